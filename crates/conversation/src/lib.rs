@@ -1,0 +1,1 @@
+//! Reads model-provider protocols.

@@ -1,0 +1,1 @@
+//! Mediates files: copy-on-write trees over FUSE.

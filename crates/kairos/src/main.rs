@@ -1,0 +1,2 @@
+//! Kairos, the binary.
+fn main() {}

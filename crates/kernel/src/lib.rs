@@ -1,0 +1,1 @@
+//! Decides: the pure kernel of Kairos.

@@ -1,0 +1,1 @@
+//! Conducts: one effect's whole life.

@@ -1,0 +1,1 @@
+//! Mediates the network: capture, DNS, TLS, HTTP.

@@ -1,0 +1,1 @@
+//! Advises: the oracles.

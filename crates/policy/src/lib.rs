@@ -1,0 +1,1 @@
+//! Reads policies: kairos.toml and Cedar rules.

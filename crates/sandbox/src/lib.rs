@@ -1,0 +1,1 @@
+//! Confines: namespaces, seccomp, Landlock.

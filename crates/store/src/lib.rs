@@ -1,0 +1,1 @@
+//! Remembers: one append-only, hash-chained log per session.

@@ -1,0 +1,1 @@
+//! Mediates the terminal: pty, input, filter.
