@@ -1,0 +1,34 @@
+# Recipes for developers. `scripts/setup` installs what they need; without `just`, call the scripts.
+
+# Licences, format, lints, tests.
+test:
+    scripts/test
+
+# What the tests need, on a fresh machine.
+setup:
+    scripts/setup
+
+# Every known way round the boundary, each with its witness outside.
+security *filter:
+    cargo build --package kairos
+    cargo test --package kairos-e2e --test security -- {{filter}}
+
+# All agents, each unmodified, on the deploy checklist. claude-code is proprietary: this installs it on your own account.
+agents:
+    scripts/install-agents all
+    cargo build --package kairos
+    cargo test --package kairos-e2e --test agents -- --include-ignored --test-threads 1
+
+# Kill -9 at 100 random instants (the test command does 25).
+crash instants="100":
+    cargo build --package kairos
+    KAIROS_CRASH_INSTANTS={{instants}} cargo test --package kairos-e2e --test crash -- --nocapture
+
+# Added latency, beside the bare system, kernel overlayfs and mitmproxy; writes docs/performance.md.
+perf *arguments:
+    cargo build --release --package kairos
+    scripts/measure {{arguments}}
+
+# Benchmarks of the crates that have some.
+bench *arguments:
+    cargo bench --workspace {{arguments}}
