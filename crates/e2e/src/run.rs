@@ -1,0 +1,284 @@
+//! `kairos` itself: one invocation in a clean environment, as whom, where, and what it said.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::place::{self, ORDINARY};
+use crate::process::{Finished, Process};
+use crate::{Policy, Workspace, World};
+
+/// As whom a command is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// Whoever runs the tests.
+    Me,
+    /// An ordinary user without root; when root runs the tests, `kairos-test`.
+    Ordinary,
+}
+
+/// One invocation of `kairos`.
+#[derive(Debug, Clone)]
+pub struct Run<'a> {
+    workspace: &'a Workspace,
+    world: Option<&'a World>,
+    who: Who,
+    policy: Option<PathBuf>,
+    options: Vec<String>,
+    command: Vec<String>,
+    env: Vec<(String, String)>,
+    limit: Duration,
+    before: Option<String>,
+}
+
+/// How a `kairos run --json` ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    /// The last line of standard output, when it is an object.
+    pub summary: Value,
+}
+
+impl<'a> Run<'a> {
+    /// `kairos run --json -- COMMAND` in the workspace, with nobody to ask.
+    pub fn new(workspace: &'a Workspace, command: &[&str]) -> Self {
+        Self {
+            workspace,
+            world: None,
+            who: Who::Me,
+            policy: None,
+            options: Vec::new(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            env: Vec::new(),
+            limit: Duration::from_secs(120),
+            before: None,
+        }
+    }
+
+    /// Runs a shell script inside.
+    pub fn shell(workspace: &'a Workspace, script: &str) -> Self {
+        Self::new(workspace, &["/bin/sh", "-c", script])
+    }
+
+    pub fn policy(mut self, policy: &Policy) -> Self {
+        let path = self.workspace.folder().join("kairos.toml");
+        std::fs::write(&path, policy.text()).unwrap();
+        self.policy = Some(path);
+        self
+    }
+
+    pub fn who(mut self, who: Who) -> Self {
+        self.who = who;
+        self
+    }
+
+    pub fn within(mut self, world: &'a World) -> Self {
+        self.world = Some(world);
+        self
+    }
+
+    /// One of `tests/oracles/`, as `--oracle command:PROG`.
+    pub fn oracle(self, name: &str) -> Self {
+        let path = place::root().join("tests/oracles").join(name);
+        // Where every user can run it.
+        let copy = self.workspace.folder().join(name);
+        std::fs::copy(&path, &copy).unwrap();
+        if name == "fails" {
+            std::fs::copy(
+                path.with_file_name("approve-all"),
+                copy.with_file_name("approve-all"),
+            )
+            .unwrap();
+        }
+        self.option("--oracle")
+            .option(&format!("command:{}", copy.display()))
+    }
+
+    /// An option of `kairos run`, before the `--`.
+    pub fn option(mut self, option: &str) -> Self {
+        self.options.push(option.to_owned());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Shell text that runs in the process that becomes kairos, such as `exec 7</some/file`.
+    pub fn before(mut self, shell: &str) -> Self {
+        self.before = Some(shell.to_owned());
+        self
+    }
+
+    pub fn start(&self) -> Process {
+        let mut arguments: Vec<OsString> = vec!["run".into(), "--json".into()];
+        arguments.extend(["--workspace".into(), self.workspace.path().into_os_string()]);
+        if let Some(policy) = &self.policy {
+            arguments.extend(["--policy".into(), policy.into()]);
+        }
+        arguments.extend(self.options.iter().map(Into::into));
+        arguments.push("--".into());
+        arguments.extend(self.command.iter().map(Into::into));
+        self.workspace.give_to(self.who);
+        let command = command(
+            self.workspace,
+            self.who,
+            self.world,
+            self.before.as_deref(),
+            &arguments,
+            &self.env,
+        );
+        Process::start(command, &self.workspace.logs(), "kairos-run")
+    }
+
+    pub fn finish(&self) -> Outcome {
+        Outcome::of(self.start().finish(self.limit))
+    }
+}
+
+impl Outcome {
+    pub fn of(finished: Finished) -> Self {
+        let summary = finished
+            .stdout
+            .lines()
+            .last()
+            .and_then(|line| serde_json::from_str(line).ok())
+            .unwrap_or_default();
+        Self {
+            code: finished.code,
+            stdout: finished.stdout,
+            stderr: finished.stderr,
+            summary,
+        }
+    }
+
+    /// The effects of one list (`released`, `held`, `refused`) whose description holds `word`.
+    pub fn listed(&self, list: &str, word: &str) -> Vec<Value> {
+        let all = self.summary[list].as_array().cloned().unwrap_or_default();
+        all.into_iter()
+            .filter(|effect| effect.to_string().contains(word))
+            .collect()
+    }
+
+    pub fn session(&self) -> &str {
+        self.summary["session"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no session in the summary\n{self}"))
+    }
+
+    /// Fails unless the run ended so; shows everything when it did not.
+    #[track_caller]
+    pub fn expect_code(&self, code: i32) -> &Self {
+        assert_eq!(self.code, code, "exit status\n{self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "exit status {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
+    }
+}
+
+/// Any other subcommand: `kairos review`, `kairos log SESSION --verify`, ...
+pub fn kairos(workspace: &Workspace, who: Who, arguments: &[&str]) -> Finished {
+    let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+    let command = command(workspace, who, None, None, &arguments, &[]);
+    Process::start(command, &workspace.logs(), "kairos").finish(Duration::from_secs(60))
+}
+
+/// The same, from where a test of its own wants it.
+pub fn kairos_from(workspace: &Workspace, who: Who, folder: &Path, arguments: &[&str]) -> Finished {
+    let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+    let mut command = command(workspace, who, None, None, &arguments, &[]);
+    command.current_dir(folder);
+    Process::start(command, &workspace.logs(), "kairos").finish(Duration::from_secs(60))
+}
+
+/// A command outside the boundary, in the same environment: the control of a probe.
+pub fn outside(workspace: &Workspace, who: Who, world: Option<&World>, script: &str) -> Finished {
+    let mut command = prefixed(workspace, who, world);
+    command
+        .args(["/bin/sh", "-c", script])
+        .current_dir(workspace.path());
+    clean(&mut command, workspace);
+    Process::start(command, &workspace.logs(), "outside").finish(Duration::from_secs(60))
+}
+
+fn command(
+    workspace: &Workspace,
+    who: Who,
+    world: Option<&World>,
+    before: Option<&str>,
+    arguments: &[OsString],
+    env: &[(String, String)],
+) -> Command {
+    let program = if who == Who::Me {
+        place::kairos()
+    } else {
+        place::kairos_for_everybody()
+    };
+    let mut command = prefixed(workspace, who, world);
+    if let Some(before) = before {
+        command.args(["/bin/sh", "-c", &format!("{before}; exec \"$@\""), "sh"]);
+    }
+    command
+        .arg(program)
+        .args(arguments)
+        .current_dir(workspace.path());
+    clean(&mut command, workspace);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// What comes before a command: the world it runs in and the user it runs as.
+fn prefixed(workspace: &Workspace, who: Who, world: Option<&World>) -> Command {
+    let mut words: Vec<String> = world
+        .map(|world| world.enter(&workspace.path()))
+        .unwrap_or_default();
+    if who == Who::Ordinary && place::is_root() {
+        let account = [
+            format!("--reuid={ORDINARY}"),
+            format!("--regid={ORDINARY}"),
+            "--init-groups".into(),
+        ];
+        words.push("setpriv".into());
+        words.extend(account);
+    }
+    if words.is_empty() {
+        words.push("env".into());
+    }
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Nothing of the developer's own: not the variables that name certificates, not the agents' keys, not the session bus.
+fn clean(command: &mut Command, workspace: &Workspace) {
+    command
+        .env_clear()
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        )
+        .env("HOME", workspace.home())
+        .env("XDG_STATE_HOME", workspace.state())
+        .env("LANG", "C.UTF-8")
+        .env("USER", "tester")
+        .stdin(Stdio::null());
+}

@@ -1,0 +1,1 @@
+//! Nothing to link: the rules of the house are in `tests/`.

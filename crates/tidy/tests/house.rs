@@ -1,0 +1,435 @@
+//! House rules that the compiler does not hold: who may depend on whom, what the kernel links, where `unsafe` may be,
+//! what every file says first, and which words have no place in the project. Each failure says what to do instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Which of our crates each crate may depend on: `kernel <- store <- monitor <- adapters <- kairos`.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("kairos-kernel", &[]),
+    ("kairos-store", &["kairos-kernel"]),
+    ("kairos-monitor", &["kairos-kernel", "kairos-store"]),
+    ("kairos-sandbox", ADAPTER),
+    ("kairos-files", ADAPTER),
+    ("kairos-net", ADAPTER),
+    ("kairos-term", ADAPTER),
+    ("kairos-policy", ADAPTER),
+    ("kairos-oracles", ADAPTER),
+    ("kairos-conversation", ADAPTER),
+    (
+        "kairos",
+        &[
+            "kairos-kernel",
+            "kairos-store",
+            "kairos-monitor",
+            "kairos-sandbox",
+            "kairos-files",
+            "kairos-net",
+            "kairos-term",
+            "kairos-policy",
+            "kairos-oracles",
+            "kairos-conversation",
+        ],
+    ),
+    ("kairos-tidy", &[]),
+    ("kairos-e2e", &[]),
+];
+
+const ADAPTER: &[&str] = &["kairos-kernel", "kairos-store", "kairos-monitor"];
+
+/// What the kernel may link, directly or not. No I/O, no clock, no randomness: what is here can decide.
+const KERNEL_LINKS: &[(&str, &str)] = &[
+    ("sha2", "manifest digests"),
+    ("digest", "through sha2"),
+    ("block-buffer", "through digest"),
+    ("crypto-common", "through digest"),
+    ("generic-array", "through digest"),
+    ("typenum", "through generic-array"),
+    ("version_check", "build script of generic-array"),
+    (
+        "cpufeatures",
+        "through sha2: which instructions the processor has",
+    ),
+    ("cfg-if", "through sha2"),
+    ("libc", "through cpufeatures, on ARM only"),
+];
+
+/// Rings of trust, from the outside of the promise to its heart; SECURITY.md says what each may break.
+const RINGS: &[(&str, &[&str])] = &[
+    ("decides", &["kernel"]),
+    ("remembers and conducts", &["store", "monitor"]),
+    (
+        "confines and mediates",
+        &["sandbox", "files", "net", "term", "policy"],
+    ),
+    (
+        "may fail without breaking confinement",
+        &["oracles", "conversation", "kairos"],
+    ),
+];
+
+/// Words that belong to where the project is made, not to the project.
+const FORGOTTEN: &[(&str, &str)] = &[
+    (concat!("/wo", "rk/"), "a path of somebody's machine"),
+    (concat!("/ro", "ot/"), "a path of somebody's machine"),
+    (concat!("TO", "DO"), "finish it or leave it out"),
+    (concat!("FIX", "ME"), "finish it or leave it out"),
+    (concat!("iss", "ue #"), "say the reason itself"),
+    (concat!("crates", ".io/api"), "the address of a registry"),
+    (
+        concat!("registry.npm", "js.org"),
+        "the address of a registry",
+    ),
+];
+
+#[test]
+fn dependencies_point_one_way() {
+    let metadata = metadata();
+    let allowed: BTreeMap<_, _> = LAYERS.iter().copied().collect();
+    let ours: BTreeSet<_> = members(&metadata)
+        .into_iter()
+        .map(|package| name(package).to_owned())
+        .collect();
+    let mut wrong = Vec::new();
+    for package in members(&metadata) {
+        let Some(allowed) = allowed.get(name(package)) else {
+            wrong.push(format!(
+                "`{}` is not in LAYERS of {}: say there what it may depend on",
+                name(package),
+                file!()
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let to = name(dependency);
+            let dev = dependency["kind"] == "dev";
+            if ours.contains(to) && !allowed.contains(&to) && !dev {
+                wrong.push(format!(
+                    "`{}` depends on `{to}`: only kernel, store and monitor may be shared",
+                    name(package)
+                ));
+            }
+        }
+    }
+    for (listed, _) in LAYERS {
+        if !ours.contains(*listed) {
+            wrong.push(format!(
+                "`{listed}` is in LAYERS but not in the workspace: take it out"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn kernel_links_only_what_its_list_names() {
+    let metadata = metadata();
+    let packages: BTreeMap<_, _> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["id"].as_str().unwrap(), name(p)))
+        .collect();
+    let nodes: BTreeMap<_, _> = metadata["resolve"]["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| (n["id"].as_str().unwrap(), n))
+        .collect();
+    let kernel = packages
+        .iter()
+        .find(|(_, name)| **name == "kairos-kernel")
+        .unwrap()
+        .0;
+    let (mut seen, mut open) = (BTreeSet::new(), vec![*kernel]);
+    while let Some(id) = open.pop() {
+        for dependency in nodes[id]["deps"].as_array().unwrap() {
+            let dev = dependency["dep_kinds"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|kind| kind["kind"] == "dev");
+            let to = dependency["pkg"].as_str().unwrap();
+            if !dev && seen.insert(to) {
+                open.push(to);
+            }
+        }
+    }
+    let wrong: Vec<_> = seen
+        .iter()
+        .map(|id| packages[id])
+        .filter(|name| KERNEL_LINKS.iter().all(|(allowed, _)| allowed != name))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "the kernel links {wrong:?}: do without, or put it into KERNEL_LINKS of {} with its reason",
+        file!()
+    );
+}
+
+#[test]
+fn the_kernel_does_no_io() {
+    let mut wrong = Vec::new();
+    for file in rust_files()
+        .into_iter()
+        .filter(|file| file.starts_with(root().join("crates/kernel/src")))
+    {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for word in [
+            "std::fs",
+            "std::net",
+            "std::env",
+            "std::time",
+            "std::process",
+            "std::thread",
+            "SystemTime",
+            "Instant::now",
+        ] {
+            if code.contains(word) {
+                wrong.push(format!(
+                    "{}: `{word}`: time, disk and network are inputs of the kernel",
+                    shown(&file)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let wrong: Vec<_> = rust_files()
+        .into_iter()
+        .filter(|file| !std::fs::read_to_string(file).unwrap().starts_with("//!"))
+        .map(|file| format!("{}: open it with `//!`: what it is and why", shown(&file)))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_is_only_where_its_name_says() {
+    let mut wrong = Vec::new();
+    for file in rust_files() {
+        let privileged =
+            file.ends_with("sys.rs") || file.parent().is_some_and(|folder| folder.ends_with("sys"));
+        for (number, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap();
+            let used = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
+                .iter()
+                .any(|form| code.contains(form));
+            if used && !privileged && !file.ends_with("tidy/tests/house.rs") {
+                wrong.push(format!(
+                    "{}:{}: `unsafe` belongs into a file called sys.rs or below sys/",
+                    shown(&file),
+                    number + 1
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_forgotten_words() {
+    let mut wrong = Vec::new();
+    for file in tracked() {
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
+        for (number, line) in text.lines().enumerate() {
+            for (word, why) in FORGOTTEN {
+                if line.contains(word) && !file.ends_with("Cargo.lock") {
+                    wrong.push(format!("{}:{}: `{word}`: {why}", shown(&file), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let reasons = std::fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let named: BTreeSet<_> = reasons
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .filter_map(|line| line.split('|').nth(1))
+        .flat_map(|cell| {
+            cell.split(',')
+                .map(|name| name.trim().trim_matches('`').to_owned())
+        })
+        .collect();
+    let metadata = metadata();
+    let mut wrong = BTreeSet::new();
+    for package in members(&metadata) {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if !name(dependency).starts_with("kairos") && !named.contains(name(dependency)) {
+                wrong.insert(format!(
+                    "`{}` (used by `{}`)",
+                    name(dependency),
+                    name(package)
+                ));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "no line in docs/dependencies.md for: {wrong:?}"
+    );
+}
+
+#[test]
+fn no_test_file_is_forgotten() {
+    // Integration tests with their own `tests/NAME/` folder: every file there must be named as a module by somebody.
+    let mut wrong = Vec::new();
+    for file in rust_files() {
+        let Some(folder) = file.parent().filter(|folder| {
+            folder
+                .parent()
+                .is_some_and(|above| above.ends_with("tests"))
+        }) else {
+            continue;
+        };
+        let stem = file.file_stem().unwrap().to_str().unwrap();
+        if stem == "main" || stem == "mod" {
+            continue;
+        }
+        let named = [
+            folder.join("main.rs"),
+            folder.join("mod.rs"),
+            folder.with_extension("rs"),
+        ]
+        .iter()
+        .filter_map(|owner| std::fs::read_to_string(owner).ok())
+        .any(|text| text.contains(&format!("mod {stem};")));
+        if !named {
+            wrong.push(format!(
+                "{}: no `mod {stem};` names it, so it never runs",
+                shown(&file)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Not a rule but a look in the mirror: run with `--nocapture` to see it.
+#[test]
+fn sizes_are_told() {
+    let mut sizes: Vec<_> = rust_files()
+        .into_iter()
+        .map(|file| (lines(&file), shown(&file)))
+        .collect();
+    sizes.sort_by(|a, b| b.cmp(a));
+    assert!(
+        !sizes.is_empty(),
+        "no Rust files found below {}",
+        root().display()
+    );
+    println!("ten longest files:");
+    for (lines, file) in sizes.iter().take(10) {
+        println!("  {lines:5} {file}");
+    }
+    println!("lines by ring of trust (all lines, tests included):");
+    for (ring, crates) in RINGS {
+        let total: usize = crates
+            .iter()
+            .map(|name| root().join("crates").join(name).join("src"))
+            .flat_map(|folder| {
+                rust_files()
+                    .into_iter()
+                    .filter(move |file| file.starts_with(&folder))
+            })
+            .map(|file| lines(&file))
+            .sum();
+        println!("  {total:5} {ring}: {}", crates.join(", "));
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn members(metadata: &Value) -> Vec<&Value> {
+    let ids: BTreeSet<_> = metadata["workspace_members"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_str().unwrap())
+        .collect();
+    metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|package| ids.contains(package["id"].as_str().unwrap()))
+        .collect()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+/// Files that belong to the project: what git tracks, plus what it would track.
+fn tracked() -> Vec<PathBuf> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "-z",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let files: Vec<_> = String::from_utf8(output.stdout)
+        .unwrap()
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(|name| root().join(name))
+        .filter(|file| file.is_file())
+        .collect();
+    assert!(files.len() > 20, "git lists only {} files", files.len());
+    files
+}
+
+fn rust_files() -> Vec<PathBuf> {
+    tracked()
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+fn shown(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn lines(file: &Path) -> usize {
+    std::fs::read_to_string(file).unwrap().lines().count()
+}
