@@ -13,7 +13,6 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kairos_e2e::run::kairos;
@@ -221,23 +220,15 @@ impl Scene {
         paths.filter(|path| path.starts_with(prefix)).collect()
     }
 
-    /// The newest session's name: the folder that holds its log.
+    /// The name of the one session that there is, if it came to that.
     fn session(&self) -> Option<String> {
-        let mut open = vec![self.workspace.state().join("kairos")];
-        while let Some(folder) = open.pop() {
-            for entry in folder.read_dir().into_iter().flatten().flatten() {
-                let path: PathBuf = entry.path();
-                if path.is_dir() {
-                    open.push(path);
-                } else if path
-                    .file_name()
-                    .is_some_and(|name| name.to_string_lossy().starts_with("log"))
-                {
-                    return Some(folder.file_name().unwrap().to_string_lossy().into_owned());
-                }
-            }
-        }
-        None
+        let sessions = self.workspace.state().join("kairos/sessions");
+        let mut names = sessions
+            .read_dir()
+            .ok()?
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.next()
     }
 
     /// Each file effect, and which of its two states the host shows.
