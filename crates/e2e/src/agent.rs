@@ -222,10 +222,14 @@ impl Agent {
     pub fn policy(&self, provider: &Provider) -> Policy {
         let policy = Policy::new()
             .provider(self.host, &provider.url())
-            .read_only(&agents());
-        self.state
+            .expose(&agents());
+        let policy = self
+            .env
             .iter()
-            .fold(policy, |policy, folder| policy.state(folder))
+            .fold(policy, |policy, (name, _)| policy.env(name));
+        self.state.iter().fold(policy, |policy, folder| {
+            policy.state(&format!("~/{folder}"))
+        })
     }
 
     pub fn words(&self) -> Vec<&str> {

@@ -9,7 +9,8 @@ pub struct Policy {
     text: String,
     roots: Vec<PathBuf>,
     state: Vec<String>,
-    read_only: Vec<PathBuf>,
+    expose: Vec<PathBuf>,
+    env: Vec<String>,
 }
 
 impl Policy {
@@ -21,7 +22,7 @@ impl Policy {
     pub fn provider(mut self, host: &str, upstream: &str) -> Self {
         writeln!(
             self.text,
-            "[[party]]\nhost = \"{host}\"\nkind = \"provider\"\nupstream = \"{upstream}\"\n"
+            "[[party]]\nhost = \"{host}\"\nprovider = true\nupstream = \"{upstream}\"\n"
         )
         .unwrap();
         self
@@ -60,8 +61,14 @@ impl Policy {
     }
 
     /// A folder that the agent may read.
-    pub fn read_only(mut self, folder: &Path) -> Self {
-        self.read_only.push(folder.to_owned());
+    pub fn expose(mut self, folder: &Path) -> Self {
+        self.expose.push(folder.to_owned());
+        self
+    }
+
+    /// A variable that the agent may have.
+    pub fn env(mut self, name: &str) -> Self {
+        self.env.push(name.to_owned());
         self
     }
 
@@ -77,7 +84,7 @@ impl Policy {
     }
 
     fn head(&self) -> String {
-        let list = |items: Vec<String>| {
+        let list = |items: &[String]| {
             items
                 .iter()
                 .map(|item| format!("{item:?}"))
@@ -88,13 +95,21 @@ impl Policy {
             paths
                 .iter()
                 .map(|path| path.display().to_string())
-                .collect()
+                .collect::<Vec<_>>()
         };
-        format!(
-            "[net]\nroots = [{}]\n\n[agent]\nstate = [{}]\nread_only = [{}]\n\n",
-            list(shown(&self.roots)),
-            list(self.state.clone()),
-            list(shown(&self.read_only)),
-        )
+        let mut head = format!("[net]\nroots = [{}]\n\n", list(&shown(&self.roots)));
+        let agent = [
+            ("state", &self.state),
+            ("expose", &shown(&self.expose)),
+            ("env", &self.env),
+        ];
+        if agent.iter().any(|(_, items)| !items.is_empty()) {
+            head.push_str("[agent]\n");
+            for (name, items) in agent.iter().filter(|(_, items)| !items.is_empty()) {
+                writeln!(head, "{name} = [{}]", list(items)).unwrap();
+            }
+            head.push('\n');
+        }
+        head
     }
 }

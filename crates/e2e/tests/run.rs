@@ -8,8 +8,10 @@
 )]
 
 use std::process::Command;
+use std::time::Duration;
 
 use kairos_e2e::place::must;
+use kairos_e2e::process::until;
 use kairos_e2e::run::kairos;
 use kairos_e2e::{Outcome, Policy, Run, Who, Witness, Workspace};
 
@@ -99,22 +101,15 @@ fn a_file_that_its_owner_changed_meanwhile_is_kept_in_both_versions() {
     workspace.write("shared.txt", "base\n");
     let run = Run::shell(
         &workspace,
-        "echo agent > shared.txt; touch ready; sleep 3; cat shared.txt",
+        "echo agent > shared.txt; echo written; sleep 3; cat shared.txt",
     )
     .start();
-    assert!(
-        kairos_e2e::process::until(std::time::Duration::from_secs(20), || !run
-            .so_far()
-            .0
-            .is_empty()
-            || {
-                std::thread::sleep(std::time::Duration::from_millis(1500));
-                true
-            }),
-        "the session did not start"
-    );
+    let written = until(Duration::from_secs(20), || {
+        run.so_far().0.contains("written")
+    });
+    assert!(written, "the session did not start: {:?}", run.so_far());
     workspace.write("shared.txt", "owner\n");
-    let outcome = Outcome::of(run.finish(std::time::Duration::from_secs(60)));
+    let outcome = Outcome::of(run.finish(Duration::from_secs(60)));
     assert!(
         outcome.stdout.contains("agent\n"),
         "the agent's view is stable\n{outcome}"
@@ -265,7 +260,7 @@ fn the_demo_needs_no_key_and_no_network_and_is_quick() {
     let start = std::time::Instant::now();
     let demo = kairos(&workspace, Who::Ordinary, &["demo"]);
     assert_eq!(demo.code, 0, "{demo:?}");
-    assert!(start.elapsed() < std::time::Duration::from_secs(30));
+    assert!(start.elapsed() < Duration::from_secs(30));
     assert!(
         demo.stdout.contains("DEPLOY.md") || demo.stderr.contains("DEPLOY.md"),
         "{demo:?}"
