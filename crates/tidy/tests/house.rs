@@ -49,6 +49,13 @@ const ADAPTER: &[&str] = &["kairos-kernel", "kairos-store", "kairos-monitor"];
 /// What the kernel may link, directly or not. No I/O, no clock, no randomness: what is here can decide.
 const KERNEL_LINKS: &[(&str, &str)] = &[
     ("sha2", "manifest digests"),
+    ("minicbor", "the canonical form of a manifest"),
+    ("hex", "sensitive tokens in hexadecimal"),
+    ("aho-corasick", "the sensitive search: every token in one pass"),
+    ("memchr", "through aho-corasick"),
+    ("unicode-normalization", "values compare in NFKC"),
+    ("tinyvec", "through unicode-normalization"),
+    ("tinyvec_macros", "through tinyvec"),
     ("digest", "through sha2"),
     ("block-buffer", "through digest"),
     ("crypto-common", "through digest"),
