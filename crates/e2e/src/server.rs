@@ -77,6 +77,11 @@ impl Provider {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The same over TLS.
+    pub fn tls_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
     /// The root that signed its certificates.
     pub fn ca(&self) -> PathBuf {
         self.server.ca.clone()

@@ -146,6 +146,48 @@ fn codex_with_its_own_provider_over_websocket() {
 }
 
 #[test]
+fn codex_whose_model_is_behind_a_private_authority() {
+    let workspace = Workspace::deploy(&format!("http://{SINK}/register"));
+    let path = workspace.path();
+    let provider = Provider::start(
+        &workspace.logs(),
+        "deploy",
+        &["--cwd", path.to_str().unwrap()],
+    );
+    let agent = Agent::codex(&workspace, TASK);
+    let run = |policy: kairos_e2e::Policy| {
+        Run::new(&workspace, &agent.words())
+            .policy(&policy)
+            .env("SCRIPTED_KEY", "dummy")
+            .finish()
+    };
+    let policy = agent.policy_towards(&provider.tls_url());
+    // The control first: without the root, nothing may be sent.
+    let refused = Run::shell(
+        &workspace,
+        &format!(
+            "curl -sS -m 10 -d '{{}}' http://{}/v1/responses",
+            agent.host
+        ),
+    );
+    let refused = refused.policy(&policy).finish();
+    assert!(provider.model_requests().is_empty(), "{refused}");
+    let outcome = run(policy.root(&provider.ca()));
+    assert_eq!(
+        workspace.read("result.txt").as_deref(),
+        Some("port is 8080\n"),
+        "{outcome}"
+    );
+    assert!(
+        provider
+            .model_requests()
+            .iter()
+            .all(|request| request["tls"] == true),
+        "{outcome}"
+    );
+}
+
+#[test]
 fn codex_whose_websocket_is_refused_goes_on_over_http() {
     let deploy = Deploy::run(
         Agent::codex_builtin,

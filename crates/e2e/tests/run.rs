@@ -96,6 +96,49 @@ fn what_the_task_vouches_for_is_committed_and_what_nobody_does_is_held() {
 }
 
 #[test]
+fn a_session_that_touches_nothing_changes_nothing_not_even_a_time() {
+    let workspace = Workspace::deploy("http://sink.example.test/");
+    workspace.give_to(Who::Me);
+    let before = workspace.tree();
+    Run::shell(
+        &workspace,
+        "cat DEPLOY.md; ls -la; find . > /dev/null; git log --oneline",
+    )
+    .finish()
+    .expect_code(0);
+    assert_eq!(before.changes_to(&workspace.tree()), []);
+}
+
+#[test]
+fn a_hang_up_in_the_middle_leaves_no_process_and_keeps_what_was_staged() {
+    let workspace = Workspace::plain();
+    let word = kairos_e2e::place::canary();
+    let run = Run::shell(
+        &workspace,
+        &format!(
+            ": {word}; mkdir -p .git/hooks; echo x > .git/hooks/pre-push; echo written; \
+                                               while :; do sleep 0.1; done"
+        ),
+    )
+    .start();
+    assert!(
+        until(Duration::from_secs(20), || run
+            .so_far()
+            .0
+            .contains("written")),
+        "{:?}",
+        run.so_far()
+    );
+    run.signal("HUP");
+    let finished = run.finish(Duration::from_secs(20));
+    let left = kairos_e2e::process::processes_with(&word);
+    assert!(left.is_empty(), "{left:?} {finished:?}");
+    assert_eq!(workspace.read(".git/hooks/pre-push"), None);
+    let review = kairos(&workspace, Who::Me, &["review"]);
+    assert!(review.stdout.contains(".git/hooks/pre-push"), "{review:?}");
+}
+
+#[test]
 fn a_file_that_its_owner_changed_meanwhile_is_kept_in_both_versions() {
     let workspace = Workspace::plain();
     workspace.write("shared.txt", "base\n");
