@@ -220,8 +220,13 @@ impl Agent {
 
     /// A policy under which it reaches `provider` as its model.
     pub fn policy(&self, provider: &Provider) -> Policy {
+        self.policy_towards(&provider.url())
+    }
+
+    /// The same, with the model at any address.
+    pub fn policy_towards(&self, upstream: &str) -> Policy {
         let policy = Policy::new()
-            .provider(self.host, &provider.url())
+            .provider(self.host, upstream)
             .expose(&agents());
         let policy = self
             .env
