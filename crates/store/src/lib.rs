@@ -1,1 +1,25 @@
-//! Remembers: one append-only, hash-chained log per session.
+//! The store: one append-only, hash-chained log per session that is both write-ahead log and
+//! trace; parked bytes beside it. Nothing acts before its record is in the log, and only the log
+//! turns a permit into a lease.
+//!
+//! Modules in reading order:
+
+/// The written form of what happened, versioned.
+pub mod record;
+/// The log file.
+pub mod log;
+/// Permits spent, leases given.
+pub mod ledger;
+/// Parked bytes, by digest.
+pub mod blobs;
+/// Where sessions lie on disk.
+pub mod place;
+/// Folds a log back into the kernel's state.
+pub mod recover;
+
+pub use blobs::{BlobWriter, Blobs};
+pub use ledger::Lease;
+pub use log::{Log, LogError};
+pub use place::{Place, SessionDir};
+pub use record::{Parked, Record};
+pub use recover::{Recovered, recover};

@@ -1,0 +1,60 @@
+//! What the agent is told, worded in one place. A notice says what did not happen and that the
+//! rest of the task stands. It never says how to get round it, never quotes a secret, and never
+//! names what noticed it.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::decision::Refusal;
+use crate::event::{Effect, EventId, HoldId};
+
+/// A notice for the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The event it speaks of.
+    pub event: EventId,
+    /// Its text, one paragraph.
+    pub text: String,
+}
+
+impl Notice {
+    /// An effect was refused, at once or after it was held.
+    pub fn refused(event: EventId, effect: &Effect, refusal: &Refusal) -> Self {
+        let why = match refusal {
+            Refusal::Rule {
+                says: Some(says), ..
+            } => format!("the operator's policy forbids it ({says})"),
+            Refusal::Rule { .. } => String::from("the operator's policy forbids it"),
+            Refusal::Oracle { .. } => String::from("it was reviewed and not approved"),
+            Refusal::Depends(_) => String::from("it builds on something that was not approved"),
+            Refusal::Malformed(what) => format!("it is not well formed: {what}"),
+            Refusal::Failed(_) => String::from("it could not be decided"),
+            Refusal::NobodyThere(_) => {
+                String::from("it needs a decision and nobody was there to make it")
+            }
+        };
+        let text = format!(
+            "[Kairos] This did not happen: {} {}. Reason: {why}. Nothing of it took effect. \
+             The rest of your task stands: go on with what the user asked for, and do not try this again \
+             unless the user's own words require it.",
+            effect.operation.name(),
+            effect.object,
+        );
+        Self { event, text }
+    }
+
+    /// The stand-in answer for a held request. `mark` is the stub's unguessable mark.
+    pub fn held(hold: HoldId, effect: &Effect, mark: &str) -> Self {
+        let text = format!(
+            "[Kairos] Accepted for review, not sent yet: {} {}. It is held until the end of the task and you \
+             will be told if it is refused. Go on with the rest of your task; there is no need to repeat \
+             it. (reference {mark})",
+            effect.operation.name(),
+            effect.object,
+        );
+        Self {
+            event: EventId(hold.0),
+            text,
+        }
+    }
+}

@@ -1,0 +1,583 @@
+//! What the operator declared, and the three questions asked of every effect, in order:
+//! does a rule forbid it; do its steering values derive from trusted ones; may its target receive
+//! what it carries.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::decision::{Decision, Reason, Refusal};
+use crate::event::{Digest, Effect, HoldId, Object, Operation, Source};
+use crate::label::Level;
+use crate::provenance::Provenance;
+use crate::value::{Gated, Kind, KindSet};
+
+/// A policy as parsed; [`crate::step`] takes it as an argument.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Digest of everything the policy consists of; part of every manifest.
+    pub epoch: Digest,
+    /// Who is trusted for what. A source that no rule names is trusted for nothing.
+    pub sources: Vec<SourceRule>,
+    /// Where sensitive content lies.
+    pub sensitive: Vec<SensitiveRule>,
+    /// Who may be talked to; the first that matches counts.
+    pub parties: Vec<Party>,
+    /// Places whose content is executed later; the first that matches counts.
+    pub executes: Vec<ExecutesRule>,
+    /// How far effects may run ahead of open holds.
+    pub speculation: Speculation,
+    /// Limits on holds.
+    pub limits: Limits,
+}
+
+/// A source and the kinds of value it is trusted for.
+#[derive(Clone, Debug)]
+pub struct SourceRule {
+    /// Which sources.
+    pub of: SourcePattern,
+    /// Trusted for these kinds.
+    pub trusted: KindSet,
+}
+
+/// Which sources a rule speaks of.
+#[derive(Clone, Debug)]
+pub enum SourcePattern {
+    /// The principal's task.
+    Task,
+    /// Locations of a tree whose path matches.
+    Location {
+        /// The tree's name.
+        tree: String,
+        /// Pattern of the path.
+        path: Glob,
+    },
+    /// A party by host pattern.
+    Party(HostPattern),
+    /// A tool by name; a trailing `*` stands for any ending.
+    Tool(String),
+}
+
+/// Content of matching sources is sensitive.
+#[derive(Clone, Debug)]
+pub struct SensitiveRule {
+    /// Where.
+    pub of: SourcePattern,
+    /// How much.
+    pub level: Level,
+}
+
+/// Someone the policy names.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// The name it has in the policy.
+    pub name: String,
+    /// Its hosts.
+    pub hosts: Vec<HostPattern>,
+    /// Ports; empty for any.
+    pub ports: Vec<u16>,
+    /// Highest level it may receive.
+    pub clearance: Level,
+    /// Methods it is named for; empty for any. `CONNECT` stands for opaque connections.
+    pub methods: Vec<String>,
+    /// Paths it is named for (prefix, at a `/` boundary); empty for any.
+    pub paths: Vec<String>,
+    /// Requests to these paths are an internal channel (a model provider): recorded, released.
+    pub internal: Vec<PathRule>,
+    /// Requests to these paths need their answer although their method changes state.
+    pub blocking: Vec<PathRule>,
+    /// Requests it is named for besides, whatever `methods` and `paths` say (`git-upload-pack`).
+    pub named: Vec<PathRule>,
+    /// Whether naming it vouches for its host, or the whole URL has to derive from trusted values.
+    pub gate: Gate,
+}
+
+/// Which requests a path rule speaks of.
+#[derive(Clone, Debug)]
+pub struct PathRule {
+    /// Methods; empty for any.
+    pub methods: Vec<String>,
+    /// Pattern of the canonical path without query.
+    pub path: Glob,
+}
+
+impl PathRule {
+    fn matches(&self, method: &str, path: &str) -> bool {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        (self.methods.is_empty() || self.methods.iter().any(|m| m == method))
+            && self.path.matches(path.trim_start_matches('/'))
+    }
+}
+
+/// What of a request to a party is gated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Gate {
+    /// The policy names the host, which vouches for it.
+    #[default]
+    Host,
+    /// The URL has to derive from trusted values (for a party named by a wildcard).
+    Url,
+}
+
+/// A place whose content is executed later.
+#[derive(Clone, Debug)]
+pub struct ExecutesRule {
+    /// Pattern of the path below any tree.
+    pub path: Glob,
+    /// What it is: `git hook`, `CI workflow`, ...
+    pub place: String,
+}
+
+/// How far effects may run ahead of open holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Speculation {
+    /// An irreversible effect waits for every hold that came before it.
+    #[default]
+    Conservative,
+    /// Only for the holds it demonstrably builds on.
+    Matched,
+}
+
+/// Limits on what may be held at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Number of holds.
+    pub holds_max: u64,
+    /// Sum of parked bytes.
+    pub bytes_max: u64,
+    /// Age of a hold before it is resolved early, in seconds.
+    pub age_s_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            holds_max: 10_000,
+            bytes_max: 4 << 30,
+            age_s_max: 7 * 24 * 3600,
+        }
+    }
+}
+
+/// A host pattern: `example.org` (that host), `.example.org` or `*.example.org` (any host below
+/// it), `*` (any).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern(pub String);
+
+impl HostPattern {
+    /// Whether a canonical host matches.
+    pub fn matches(&self, host: &str) -> bool {
+        let pattern = self.0.as_str();
+        if pattern == "*" {
+            return true;
+        }
+        let below = pattern
+            .strip_prefix("*.")
+            .or_else(|| pattern.strip_prefix('.'));
+        match below {
+            Some(suffix) => host
+                .strip_suffix(suffix)
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+            None => host == pattern,
+        }
+    }
+}
+
+/// A path pattern over `/`-separated components: `*` within a component, `**` for any number of
+/// components, `?` one character. Without a slash it matches a name at any depth; a directory
+/// matches with everything below it. A leading slash binds a single component to the root, too.
+/// Exceptions may follow, each after ` !`: `.env.* !.env.example`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(pub String);
+
+impl Glob {
+    /// Whether a path (without leading slash) matches.
+    pub fn matches(&self, path: &str) -> bool {
+        let path: Vec<&str> = path.split('/').filter(|c| !c.is_empty()).collect();
+        let mut parts = self.0.split(" !");
+        parts
+            .next()
+            .is_some_and(|pattern| pattern_matches(pattern, &path))
+            && !parts.any(|exception| pattern_matches(exception, &path))
+    }
+}
+
+fn pattern_matches(pattern: &str, path: &[&str]) -> bool {
+    let bare = pattern.trim_matches('/');
+    if pattern.starts_with('/') || bare.contains('/') || bare == "**" {
+        let pattern: Vec<&str> = bare.split('/').collect();
+        components_match(&pattern, path)
+    } else {
+        path.iter()
+            .any(|component| component_matches(bare, component))
+    }
+}
+
+fn components_match(pattern: &[&str], path: &[&str]) -> bool {
+    match pattern.split_first() {
+        None => true,
+        Some((&"**", [])) => true,
+        Some((&"**", rest)) => (0..=path.len()).any(|n| {
+            path.get(n..)
+                .is_some_and(|tail| components_match(rest, tail))
+        }),
+        Some((first, rest)) => match path.split_first() {
+            Some((component, tail)) => {
+                component_matches(first, component) && components_match(rest, tail)
+            }
+            None => false,
+        },
+    }
+}
+
+fn component_matches(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?']) {
+        return pattern == text;
+    }
+    // Iterative wildcard match: on a mismatch go back to the last `*` and let it take one more.
+    let (p, t): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut i, mut j, mut star) = (0, 0, None);
+    while j < t.len() {
+        match p.get(i) {
+            Some('*') => {
+                star = Some((i, j));
+                i += 1;
+            }
+            Some(c) if *c == '?' || Some(c) == t.get(j) => {
+                i += 1;
+                j += 1;
+            }
+            _ => match star {
+                Some((si, sj)) => {
+                    i = si + 1;
+                    j = sj + 1;
+                    star = Some((si, sj + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    p.get(i..).is_none_or(|rest| rest.iter().all(|c| *c == '*'))
+}
+
+impl SourcePattern {
+    /// Whether a source matches.
+    pub fn matches(&self, source: &Source) -> bool {
+        match (self, source) {
+            (Self::Task, Source::Task) => true,
+            (Self::Location { tree, path }, Source::Location { tree: t, path: p }) => {
+                (tree == t || tree == "*") && path.matches(p)
+            }
+            (Self::Party(pattern), Source::Party(host)) => pattern.matches(host),
+            (Self::Tool(pattern), Source::Tool(name)) => match pattern.strip_suffix('*') {
+                Some(prefix) => name.starts_with(prefix),
+                None => pattern == name,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Rules that refuse, evaluated outside the kernel in a well-kept policy language.
+pub trait Rules {
+    /// The rule that forbids the effect, if one does. `origin_untrusted` is true when some
+    /// steering value does not derive from trusted ones; `level` is what the effect carries.
+    ///
+    /// # Errors
+    /// A text when the rules could not be evaluated; the effect is then refused.
+    fn forbids(
+        &self,
+        effect: &Effect,
+        level: Level,
+        origin_untrusted: bool,
+    ) -> Result<Option<Refusal>, String>;
+}
+
+/// No rules at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRules;
+
+impl Rules for NoRules {
+    fn forbids(&self, _: &Effect, _: Level, _: bool) -> Result<Option<Refusal>, String> {
+        Ok(None)
+    }
+}
+
+impl Policy {
+    /// Kinds that a source is trusted for.
+    pub fn trusted_kinds(&self, source: &Source) -> KindSet {
+        if matches!(source, Source::Policy) {
+            return KindSet::ALL;
+        }
+        self.sources
+            .iter()
+            .filter(|rule| rule.of.matches(source))
+            .fold(KindSet::NONE, |kinds, rule| kinds.union(rule.trusted))
+    }
+
+    /// Level of a source's content.
+    pub fn sensitivity(&self, source: &Source) -> Level {
+        self.sensitive
+            .iter()
+            .filter(|rule| rule.of.matches(source))
+            .fold(Level::Public, |level, rule| level.join(rule.level))
+    }
+
+    /// The party that a host and port belong to.
+    pub fn party(&self, host: &str, port: u16) -> Option<&Party> {
+        self.parties.iter().find(|party| {
+            party.hosts.iter().any(|pattern| pattern.matches(host))
+                && (party.ports.is_empty() || party.ports.contains(&port))
+        })
+    }
+
+    /// Whether a request is the internal channel to a model provider.
+    pub fn internal(&self, host: &str, port: u16, method: &str, path: &str) -> bool {
+        self.party(host, port)
+            .is_some_and(|p| p.internal.iter().any(|rule| rule.matches(method, path)))
+    }
+
+    /// Whether a state-changing request needs its answer (by the party's own rules).
+    pub fn needs_answer(&self, host: &str, port: u16, method: &str, path: &str) -> bool {
+        matches!(method, "GET" | "HEAD" | "OPTIONS")
+            || self
+                .party(host, port)
+                .is_some_and(|p| p.blocking.iter().any(|rule| rule.matches(method, path)))
+    }
+
+    /// What kind of place a path is whose content runs later. Outside the workspace a pattern may
+    /// name the tree as well: `~/.codex/config.toml`.
+    pub fn executes(&self, tree: &str, path: &str) -> Option<&str> {
+        let full = (tree != "workspace").then(|| format!("{tree}/{path}"));
+        self.executes
+            .iter()
+            .find(|rule| {
+                rule.path.matches(path)
+                    || full.as_deref().is_some_and(|full| rule.path.matches(full))
+            })
+            .map(|rule| rule.place.as_str())
+    }
+
+    /// The three questions. `after` holds what the effect depends on by [`crate::scope`].
+    pub fn decide(
+        &self,
+        rules: &dyn Rules,
+        effect: &Effect,
+        provenance: &Provenance,
+        after: &[HoldId],
+    ) -> Decision {
+        let level = provenance.level_of(&effect.carries);
+        let mut reasons = self.underivable(effect, provenance);
+        let origin_untrusted = !reasons.is_empty();
+        match rules.forbids(effect, level, origin_untrusted) {
+            Ok(None) => {}
+            Ok(Some(refusal)) => return Decision::Refuse(refusal),
+            Err(why) => return Decision::Refuse(Refusal::Failed(why)),
+        }
+        if self.effect_is_internal(effect) {
+            return Decision::Release("internal channel to a model provider");
+        }
+        let clearance = self.clearance(effect);
+        if level > clearance {
+            let origins = provenance.origins_of(&effect.carries, clearance);
+            reasons.push(Reason::Clearance {
+                level,
+                clearance,
+                origins,
+            });
+        }
+        if !after.is_empty() {
+            reasons.push(Reason::After(after.to_vec()));
+        }
+        if reasons.is_empty() {
+            Decision::Release(
+                "policy: its steering values are trusted and it carries nothing above its target's clearance",
+            )
+        } else {
+            Decision::Defer(reasons)
+        }
+    }
+
+    fn effect_is_internal(&self, effect: &Effect) -> bool {
+        match (&effect.object, &effect.operation) {
+            (
+                Object::Party {
+                    host, port, path, ..
+                },
+                Operation::Request(method),
+            ) => self.internal(host, *port, method, path),
+            (
+                Object::Party {
+                    host, port, path, ..
+                },
+                Operation::Message,
+            ) => self.internal(host, *port, "GET", path),
+            _ => false,
+        }
+    }
+
+    /// Locations have the highest clearance: what is written there does not leave.
+    fn clearance(&self, effect: &Effect) -> Level {
+        match &effect.object {
+            Object::Location { .. } => Level::Critical,
+            Object::Party { host, port, .. } => self
+                .party(host, *port)
+                .map_or(Level::Public, |party| party.clearance),
+            Object::Tool { .. } => Level::Public,
+        }
+    }
+
+    /// Every gated value that does not derive from trusted ones.
+    fn underivable(&self, effect: &Effect, provenance: &Provenance) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        let mut gated: Vec<Gated> = Vec::new();
+        match &effect.object {
+            Object::Location { tree, path } => {
+                if let Some(place) = self.executes(tree, path) {
+                    reasons.push(Reason::ExecutesLater {
+                        place: place.to_string(),
+                    });
+                }
+                let trusted = self.trusted_kinds(&Source::Location {
+                    tree: tree.clone(),
+                    path: path.clone(),
+                });
+                // A path below a tree that is trusted for paths derives from the tree's root.
+                if !trusted.contains(Kind::Path) {
+                    gated.push(Gated::new("path", Kind::Path, path.clone()));
+                }
+            }
+            Object::Party {
+                scheme: _,
+                host,
+                port,
+                path,
+            } => match self.party(host, *port) {
+                None => {
+                    let field = if host.parse::<core::net::IpAddr>().is_ok() {
+                        "address"
+                    } else {
+                        "host"
+                    };
+                    reasons.push(Reason::UnknownParty(host.clone()));
+                    gated.push(Gated::new(field, Kind::Host, host.clone()));
+                }
+                Some(party) => {
+                    if let Some(reason) = party.not_for(&effect.operation, path) {
+                        reasons.push(reason);
+                    }
+                    if party.gate == Gate::Url {
+                        gated.push(Gated::new("url", Kind::Url, effect.object.to_string()));
+                    }
+                }
+            },
+            Object::Tool { .. } => {}
+        }
+        for gate in gated.iter().chain(&effect.gated) {
+            if !provenance.derives(gate.kind, &gate.value) {
+                reasons.push(Reason::NotDerivable {
+                    field: gate.field.clone(),
+                    kind: gate.kind,
+                    value: shortened(&gate.value),
+                    origins: provenance.met_at(gate.kind, &gate.value),
+                });
+            }
+        }
+        reasons
+    }
+}
+
+impl Party {
+    fn not_for(&self, operation: &Operation, path: &str) -> Option<Reason> {
+        let method = match operation {
+            Operation::Request(method) => method.as_str(),
+            Operation::Message => "MESSAGE",
+            _ => "CONNECT",
+        };
+        if self.named.iter().any(|rule| rule.matches(method, path)) {
+            return None;
+        }
+        let method_named = self.methods.is_empty()
+            || self.methods.iter().any(|m| m == method)
+            || (method == "MESSAGE" && self.methods.iter().any(|m| m == "GET"));
+        let path_named =
+            self.paths.is_empty() || self.paths.iter().any(|prefix| below(path, prefix));
+        (!method_named || !path_named).then(|| Reason::NotForOperation {
+            party: self.name.clone(),
+            operation: if path_named {
+                method.to_string()
+            } else {
+                format!("{method} {}", shortened(path))
+            },
+        })
+    }
+}
+
+/// Whether `path` is `prefix` or lies below it.
+fn below(path: &str, prefix: &str) -> bool {
+    let prefix = prefix.trim_end_matches('/');
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+}
+
+/// A value short enough for a message.
+fn shortened(value: &str) -> String {
+    const LENGTH_MAX: usize = 120;
+    if value.chars().count() <= LENGTH_MAX {
+        return value.to_string();
+    }
+    let mut short: String = value.chars().take(LENGTH_MAX).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (pattern, path, expect) in [
+            (".env*", "a/b/.env.local", true),
+            (".env*", "env", false),
+            ("**/.git/hooks/**", ".git/hooks/pre-commit", true),
+            ("**/.git/hooks/**", "sub/mod/.git/hooks/x", true),
+            ("**/.git/hooks/**", ".git/config", false),
+            (".github/workflows", ".github/workflows/ci.yml", true),
+            ("*.pem", "keys/a.pem", true),
+            ("a/*/c", "a/b/c/d", true),
+            ("a/*/c", "a/b/b/c", false),
+            ("**", "anything/at/all", true),
+            ("a?c", "abc", true),
+            ("/graphql", "graphql", true),
+            ("/graphql", "api/graphql", false),
+            (".env.* !.env.example !.env.sample", ".env.local", true),
+            (".env.* !.env.example !.env.sample", "a/.env.sample", false),
+        ] {
+            assert_eq!(
+                Glob(pattern.to_string()).matches(path),
+                expect,
+                "{pattern} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for (pattern, host, expect) in [
+            ("example.org", "example.org", true),
+            ("example.org", "a.example.org", false),
+            ("*.example.org", "a.example.org", true),
+            ("*.example.org", "example.org", false),
+            ("*.example.org", "badexample.org", false),
+            (".example.org", "a.b.example.org", true),
+            ("*", "x", true),
+        ] {
+            assert_eq!(
+                HostPattern(pattern.to_string()).matches(host),
+                expect,
+                "{pattern} {host}"
+            );
+        }
+    }
+}

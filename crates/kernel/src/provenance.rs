@@ -1,0 +1,160 @@
+//! What a value derives from. Only incoming content adds to what is known; nothing the agent
+//! emits ever does.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::event::{EventId, Incoming, Source};
+use crate::label::{Integrity, Level};
+use crate::policy::Policy;
+use crate::sensitive::{Carried, Scanner, Sensitive};
+use crate::value::{Kind, Origin, find, normal};
+
+/// At most this many origins are kept for one value; the first ones say enough.
+const ORIGINS_MAX: usize = 4;
+
+/// Everything the agent could know by now, and from where.
+#[derive(Clone, Debug, Default)]
+pub struct Provenance {
+    /// `T`: normal forms of values from trusted sources, by kind.
+    trusted: BTreeSet<(Kind, String)>,
+    /// Every value the agent met, with its first origins.
+    met: BTreeMap<(Kind, String), Vec<Origin>>,
+    /// `S`: sensitive tokens.
+    sensitive: Sensitive,
+    /// Integrity of everything read so far, combined.
+    integrity: Option<Integrity>,
+}
+
+impl Provenance {
+    /// Adds what an incoming event brought.
+    pub(crate) fn learn(&mut self, policy: &Policy, event: EventId, incoming: &Incoming) {
+        let kinds = policy.trusted_kinds(&incoming.source);
+        let level = policy.sensitivity(&incoming.source);
+        let integrity = if kinds.is_empty() {
+            Integrity::Untrusted
+        } else {
+            Integrity::Trusted
+        };
+        self.integrity = Some(
+            self.integrity
+                .map_or(integrity, |sofar| sofar.meet(integrity)),
+        );
+        let Ok(text) = core::str::from_utf8(&incoming.content.bytes) else {
+            if level > Level::Public {
+                self.sensitive
+                    .add_bytes(&incoming.content.bytes, level, &incoming.source, event);
+            }
+            return;
+        };
+        if level > Level::Public {
+            self.sensitive
+                .add_text(text, level, &incoming.source, event);
+            // Values of sensitive content would show up in explanations; it explains nothing.
+            return;
+        }
+        self.sensitive.met_in_public(text);
+        for found in find(text) {
+            let key = (found.kind, found.normal);
+            if kinds.contains(found.kind) {
+                self.trusted.insert(key.clone());
+            }
+            let origins = self.met.entry(key).or_default();
+            if origins.len() < ORIGINS_MAX {
+                origins.push(Origin {
+                    source: incoming.source.clone(),
+                    event,
+                    line: found.line,
+                });
+            }
+        }
+        if kinds.contains(Kind::Text) {
+            self.trusted.insert((Kind::Text, normal(Kind::Text, text)));
+        }
+    }
+
+    /// `D(x, T)`: whether the trusted values justify a value.
+    pub fn derives(&self, kind: Kind, value: &str) -> bool {
+        let normal = normal(kind, value);
+        if self.trusted.contains(&(kind, normal.clone())) {
+            return true;
+        }
+        match kind {
+            // A URL below a trusted URL, at a path boundary.
+            Kind::Url => prefixes(&normal).any(|p| self.trusted.contains(&(Kind::Url, p))),
+            Kind::Path => prefixes(&normal).any(|p| self.trusted.contains(&(Kind::Path, p))),
+            _ => false,
+        }
+    }
+
+    /// Where the agent met a value, first meetings first.
+    pub fn met_at(&self, kind: Kind, value: &str) -> Vec<Origin> {
+        let key = (kind, normal(kind, value));
+        if let Some(origins) = self.met.get(&key) {
+            return origins.clone();
+        }
+        if kind == Kind::Url {
+            if let Some(prefix) =
+                prefixes(&key.1).find(|p| self.met.contains_key(&(Kind::Url, p.clone())))
+            {
+                return self
+                    .met
+                    .get(&(Kind::Url, prefix))
+                    .cloned()
+                    .unwrap_or_default();
+            }
+            if let Some(host) = crate::value::host_of(&key.1) {
+                return self.met_at(Kind::Host, host);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Level of what an effect carries.
+    pub fn level_of(&self, carries: &Carried) -> Level {
+        self.sensitive.level_of(carries)
+    }
+
+    /// Where the carried tokens above a level came from.
+    pub fn origins_of(&self, carries: &Carried, above: Level) -> Vec<Origin> {
+        self.sensitive.origins_of(carries, above)
+    }
+
+    /// A search for everything sensitive known by now, to be run over what would leave.
+    pub fn scanner(&self) -> Scanner {
+        self.sensitive.scanner()
+    }
+
+    /// Adds the mark of a stub the agent is about to be given.
+    pub(crate) fn mark(&mut self, hold: crate::event::HoldId, mark: String) {
+        self.sensitive.add_mark(hold, mark);
+    }
+
+    /// Integrity of everything read so far.
+    pub fn integrity(&self) -> Integrity {
+        self.integrity.unwrap_or(Integrity::Trusted)
+    }
+
+    /// Whether a source's content was met (for explanations).
+    pub fn knows(&self, source: &Source) -> bool {
+        self.met
+            .values()
+            .flatten()
+            .any(|origin| origin.source == *source)
+    }
+}
+
+/// Every shorter form of a path or URL that ends at a `/` or `?` boundary.
+fn prefixes(text: &str) -> impl Iterator<Item = String> + '_ {
+    let start = text.find("://").map_or(0, |i| i + 3);
+    text.char_indices()
+        .rev()
+        .filter(move |(i, c)| *i >= start && matches!(c, '/' | '?'))
+        .flat_map(move |(i, _)| {
+            let with = text.get(..=i).unwrap_or_default();
+            let without = text.get(..i).unwrap_or_default();
+            [String::from(with), String::from(without)]
+        })
+        .filter(move |prefix| prefix.len() > start)
+}

@@ -1,0 +1,380 @@
+//! One effect's whole life, top to bottom: proposed, decided, recorded, and then released,
+//! refused or held; a held one is decided again when a verdict comes, by the same kernel and
+//! through the same log. There is no second path.
+
+use kernel::{
+    Action, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source, Verdict,
+    step,
+};
+use store::{Lease, Parked, Record};
+
+use crate::ports::Happening;
+use crate::session::{Core, Held, Outcome, Session};
+
+/// Content larger than this is recorded by digest only.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
+    let bytes = incoming.content.bytes.len();
+    let kept = bytes > 0
+        && bytes <= KEPT_BYTES_MAX
+        && session.blobs().put_soon(&incoming.content.bytes).is_ok();
+    let policy = session.policy();
+    let rules = session.rules();
+    let mut core = session.core();
+    let event = core.next_event();
+    let record = Record::Incoming {
+        event: event.0,
+        channel: incoming.channel.name().to_string(),
+        source: (&incoming.source).into(),
+        digest: incoming.content.digest.hex(),
+        bytes: bytes as u64,
+        kept,
+    };
+    // When it cannot be recorded the log has failed, and nothing is released from then on.
+    let _ = core.append(&record);
+    if incoming.source == Source::Task {
+        core.task
+            .push(String::from_utf8_lossy(&incoming.content.bytes).into_owned());
+    }
+    core.trace.push(format!(
+        "{} in: {} ({bytes} bytes)",
+        event.0, incoming.source
+    ));
+    core.scanner = None;
+    step(
+        &mut core.state,
+        &policy,
+        &*rules,
+        session.workspace(),
+        Input::Incoming { event, incoming },
+    );
+    event
+}
+
+pub(crate) fn propose(
+    session: &Session,
+    effect: Effect,
+    parked: Parked,
+    on_hold: &mut dyn FnMut(&Held),
+) -> Outcome {
+    let policy = session.policy();
+    let rules = session.rules();
+    let nonce = session.nonce();
+    let mut core = session.core();
+    let event = core.next_event();
+    if let Some(why) = &core.failed {
+        return failed(why, event, &effect);
+    }
+    let nonce = match nonce {
+        Ok(nonce) => nonce,
+        Err(why) => return failed(&why, event, &effect),
+    };
+
+    // Decide. A hold that the log then cannot record must not be seen: it is taken back.
+    let take_back = |core: &mut Core| {
+        let input = Input::Withdraw {
+            event,
+            hold: HoldId(event.0),
+        };
+        step(
+            &mut core.state,
+            &policy,
+            &*rules,
+            session.workspace(),
+            input,
+        );
+    };
+    let input = Input::Propose {
+        event,
+        effect: effect.clone(),
+        nonce,
+    };
+    let actions = step(
+        &mut core.state,
+        &policy,
+        &*rules,
+        session.workspace(),
+        input,
+    );
+    let Some(action) = actions.into_iter().next() else {
+        return failed("the kernel did not answer", event, &effect);
+    };
+
+    // Record. Nothing acts before this.
+    let manifest = match &action {
+        Action::Release(permit) => permit.manifest(),
+        _ => core
+            .state
+            .holds()
+            .find(HoldId(event.0))
+            .map(|h| h.manifest)
+            .unwrap_or_default(),
+    };
+    let (decision, why) = match &action {
+        Action::Release(permit) => ("release", vec![permit.why().to_string()]),
+        Action::Hold(question) => ("defer", store::record::words(&question.reasons)),
+        Action::Refuse { refusal, .. } => ("refuse", vec![refusal.to_string()]),
+        _ => ("refuse", Vec::new()),
+    };
+    let record = Record::Proposed {
+        event: event.0,
+        effect: (&effect).into(),
+        nonce: nonce.0.iter().map(|b| format!("{b:02x}")).collect(),
+        parked: parked.clone(),
+        decision: decision.to_string(),
+        why,
+        manifest: manifest.hex(),
+    };
+    if let Err(error) = core.append(&record) {
+        take_back(&mut core);
+        return failed(&error.to_string(), event, &effect);
+    }
+    core.trace.push(format!(
+        "{} out: {} {}: {decision}",
+        event.0,
+        effect.operation.name(),
+        effect.object
+    ));
+
+    // Act.
+    match action {
+        Action::Release(permit) => {
+            let Core { ledger, log, .. } = &mut *core;
+            match ledger.spend(log, permit) {
+                Ok(lease) => {
+                    drop(core);
+                    session.tell(&Happening::Released { event, effect });
+                    Outcome::Released(lease)
+                }
+                Err(error) => {
+                    core.failed.get_or_insert_with(|| error.to_string());
+                    failed(&error.to_string(), event, &effect)
+                }
+            }
+        }
+        Action::Hold(question) => {
+            // A hold has to survive this process.
+            if let Err(error) = core.log.sync() {
+                core.failed.get_or_insert_with(|| error.to_string());
+                take_back(&mut core);
+                return failed(&error.to_string(), event, &effect);
+            }
+            core.parked.insert(question.hold, parked);
+            core.scanner = None;
+            let Some(held) = core.state.holds().find(question.hold).map(|h| core.held(h)) else {
+                return failed("the kernel lost a hold", event, &effect);
+            };
+            on_hold(&held);
+            drop(core);
+            session.tell(&Happening::Held(Box::new(held.clone())));
+            Outcome::Held(held)
+        }
+        Action::Refuse {
+            event,
+            refusal,
+            notice,
+        } => {
+            drop(core);
+            session.tell(&Happening::Refused {
+                event,
+                effect,
+                refusal: refusal.clone(),
+                notice: notice.clone(),
+            });
+            Outcome::Refused {
+                event,
+                refusal,
+                notice,
+            }
+        }
+        _ => failed("the kernel answered out of turn", event, &effect),
+    }
+}
+
+pub(crate) fn verdict(
+    session: &Session,
+    hold: HoldId,
+    manifest: Digest,
+    verdict: Verdict,
+    oracle: &str,
+    reason: &str,
+) -> Result<(), String> {
+    let word = match verdict {
+        Verdict::Release => "release",
+        Verdict::Refuse => "refuse",
+    };
+    resolve(session, |event| {
+        let record = Record::Verdict {
+            event: event.0,
+            hold: hold.to_string(),
+            manifest: manifest.hex(),
+            verdict: word.to_string(),
+            oracle: oracle.to_string(),
+            reason: reason.to_string(),
+        };
+        let input = Input::Verdict {
+            event,
+            hold,
+            manifest,
+            verdict,
+            oracle: oracle.to_string(),
+            reason: reason.to_string(),
+        };
+        (record, input)
+    })
+}
+
+pub(crate) fn withdraw(session: &Session, hold: HoldId) {
+    // What is unknown or resolved by now needs no withdrawing.
+    let _ = resolve(session, |event| {
+        let record = Record::Withdrawn {
+            event: event.0,
+            hold: hold.to_string(),
+        };
+        (record, Input::Withdraw { event, hold })
+    });
+}
+
+pub(crate) fn expire(session: &Session, hold: HoldId) {
+    let _ = resolve(session, |event| {
+        let record = Record::Expired {
+            event: event.0,
+            hold: hold.to_string(),
+        };
+        (record, Input::Expire { event, hold })
+    });
+}
+
+pub(crate) fn done(session: &Session, event: EventId, result: Result<String, String>) {
+    let (ok, what) = match result {
+        Ok(what) => (true, what),
+        Err(what) => (false, what),
+    };
+    let mut core = session.core();
+    core.trace.push(format!("{} done: {what}", event.0));
+    // The effect has happened; that its outcome cannot be recorded stops what comes after.
+    let _ = core.append(&Record::Done {
+        event: event.0,
+        ok,
+        what,
+    });
+}
+
+/// What has to be carried out once the lock is gone.
+enum Carry {
+    Commit(Held, Lease),
+    Abort(Held, Refusal, Notice),
+    Withdrawn(HoldId),
+}
+
+/// Records an input about holds, steps, spends what is permitted, and then acts without the lock.
+fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> Result<(), String> {
+    let policy = session.policy();
+    let rules = session.rules();
+    let mut core = session.core();
+    if let Some(why) = &core.failed {
+        return Err(why.clone());
+    }
+    let event = core.next_event();
+    let (record, input) = make(event);
+    core.append(&record).map_err(|e| e.to_string())?;
+    let before: Vec<Held> = core
+        .state
+        .holds()
+        .iter()
+        .map(|hold| core.held(hold))
+        .collect();
+    let find = |hold: HoldId| before.iter().find(|held| held.hold == hold).cloned();
+    let actions = step(
+        &mut core.state,
+        &policy,
+        &*rules,
+        session.workspace(),
+        input,
+    );
+
+    let mut ignored = None;
+    let mut carry = Vec::new();
+    for action in actions {
+        match action {
+            Action::Commit { hold, permit } => {
+                let Core { ledger, log, .. } = &mut *core;
+                let lease = ledger.spend(log, permit).map_err(|error| {
+                    core.failed.get_or_insert_with(|| error.to_string());
+                    error.to_string()
+                })?;
+                core.parked.remove(&hold);
+                if let Some(held) = find(hold) {
+                    carry.push(Carry::Commit(held, lease));
+                }
+            }
+            Action::Abort {
+                hold,
+                refusal,
+                notice,
+            } => {
+                core.append(&Record::Aborted {
+                    event: hold.0,
+                    why: refusal.to_string(),
+                })
+                .map_err(|e| e.to_string())?;
+                core.parked.remove(&hold);
+                if let Some(held) = find(hold) {
+                    carry.push(Carry::Abort(held, refusal, notice));
+                }
+            }
+            Action::Withdrawn(hold) => {
+                core.parked.remove(&hold);
+                carry.push(Carry::Withdrawn(hold));
+            }
+            Action::Ignored(why) => ignored = Some(why),
+            Action::Release(_) | Action::Refuse { .. } | Action::Hold(_) => {}
+        }
+    }
+    core.log.sync().map_err(|e| e.to_string())?;
+    drop(core);
+
+    for item in carry {
+        match item {
+            Carry::Commit(held, lease) => {
+                let result = match session.channel(held.effect.channel) {
+                    Some(channel) => channel.commit(&held, lease),
+                    None => Err(format!(
+                        "no {} channel is attached",
+                        held.effect.channel.name()
+                    )),
+                };
+                done(session, EventId(held.hold.0), result.clone());
+                session.tell(&Happening::Committed {
+                    held: Box::new(held),
+                    result,
+                });
+            }
+            Carry::Abort(held, refusal, notice) => {
+                if let Some(channel) = session.channel(held.effect.channel) {
+                    channel.abort(&held, &refusal, &notice);
+                }
+                done(session, EventId(held.hold.0), Ok("discarded".to_string()));
+                session.tell(&Happening::Aborted {
+                    held: Box::new(held),
+                    refusal,
+                    notice,
+                });
+            }
+            Carry::Withdrawn(hold) => session.tell(&Happening::Withdrawn(hold)),
+        }
+    }
+    ignored.map_or(Ok(()), Err)
+}
+
+/// In doubt nothing leaves.
+fn failed(why: &str, event: EventId, effect: &Effect) -> Outcome {
+    let refusal = Refusal::Failed(why.to_string());
+    let notice = Notice::refused(event, effect, &refusal);
+    Outcome::Refused {
+        event,
+        refusal,
+        notice,
+    }
+}

@@ -1,0 +1,411 @@
+//! A session: the state, the log and the ports together. Everything public takes `&self`; the
+//! one lock is held for microseconds and never while a channel or an oracle works.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use kernel::manifest::Nonce;
+use kernel::policy::{Policy, Rules};
+use kernel::{
+    Digest, Effect, EventId, HoldId, Incoming, Level, Notice, Origin, Question, Refusal, Scanner,
+    State, Verdict,
+};
+use store::{Blobs, Lease, Log, LogError, Parked, Record, Recovered, SessionDir};
+
+use crate::effect;
+use crate::ports::{Chance, Channel, Happening};
+
+/// A hold as adapters and reviewers see it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Its name.
+    pub hold: HoldId,
+    /// What an oracle is asked.
+    pub question: Question,
+    /// The effect.
+    pub effect: Effect,
+    /// Digest of its manifest.
+    pub manifest: Digest,
+    /// The mark its stub has to carry.
+    pub mark: String,
+    /// What the channel parked.
+    pub parked: Parked,
+    /// Level of what it carries and where that came from; none for public content.
+    pub carries: Option<(Level, Vec<Origin>)>,
+}
+
+/// How a proposed effect was decided.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It may happen now, under this lease.
+    Released(Lease),
+    /// It must not happen.
+    Refused {
+        /// The event.
+        event: EventId,
+        /// Why.
+        refusal: Refusal,
+        /// What to tell the agent.
+        notice: Notice,
+    },
+    /// It is held.
+    Held(Held),
+}
+
+/// What a session is made of.
+pub struct Parts {
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+    /// Its refusing rules.
+    pub rules: Arc<dyn Rules + Send + Sync>,
+    /// The open log, its header written.
+    pub log: Log,
+    /// The session's directory.
+    pub dir: SessionDir,
+    /// Parked bytes.
+    pub blobs: Blobs,
+    /// Identity of the workspace.
+    pub workspace: String,
+    /// Where chance comes from.
+    pub chance: Arc<dyn Chance>,
+    /// What an earlier process left, if any.
+    pub recovered: Option<Recovered>,
+}
+
+type Listener = Box<dyn Fn(&Happening) + Send + Sync>;
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// A running (or recovered) session.
+pub struct Session {
+    pub(crate) core: Mutex<Core>,
+    policy: RwLock<Arc<Policy>>,
+    rules: RwLock<Arc<dyn Rules + Send + Sync>>,
+    blobs: Blobs,
+    dir: SessionDir,
+    workspace: String,
+    chance: Arc<dyn Chance>,
+    channels: RwLock<BTreeMap<kernel::Channel, Arc<dyn Channel>>>,
+    listeners: RwLock<Vec<Listener>>,
+    before: RwLock<Vec<Hook>>,
+}
+
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) log: Log,
+    pub(crate) ledger: store::ledger::Ledger,
+    pub(crate) next_event: u64,
+    pub(crate) parked: BTreeMap<HoldId, Parked>,
+    pub(crate) scanner: Option<Scanner>,
+    /// Set when the log failed: from then on nothing is released.
+    pub(crate) failed: Option<String>,
+    pub(crate) task: Vec<String>,
+    pub(crate) trace: Vec<String>,
+}
+
+impl Session {
+    /// Puts a session together.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts {
+            policy,
+            rules,
+            log,
+            dir,
+            blobs,
+            workspace,
+            chance,
+            recovered,
+        } = parts;
+        let mut core = Core {
+            state: State::default(),
+            log,
+            ledger: store::ledger::Ledger::default(),
+            next_event: 1,
+            parked: BTreeMap::new(),
+            scanner: None,
+            failed: None,
+            task: Vec::new(),
+            trace: Vec::new(),
+        };
+        if let Some(recovered) = recovered {
+            core.state = recovered.state;
+            core.ledger = recovered.ledger;
+            core.next_event = recovered.next_event;
+            core.parked = recovered.parked;
+        }
+        Arc::new(Self {
+            core: Mutex::new(core),
+            policy: RwLock::new(policy),
+            rules: RwLock::new(rules),
+            blobs,
+            dir,
+            workspace,
+            chance,
+            channels: RwLock::default(),
+            listeners: RwLock::default(),
+            before: RwLock::default(),
+        })
+    }
+
+    /// Names the adapter of a channel.
+    pub fn attach(&self, name: kernel::Channel, channel: Arc<dyn Channel>) {
+        write(&self.channels).insert(name, channel);
+    }
+
+    /// Calls `listener` after whatever happens; it must be quick and must not call back.
+    pub fn subscribe(&self, listener: Listener) {
+        write(&self.listeners).push(listener);
+    }
+
+    /// Calls `hook` before every decision (to deliver content that is still queued).
+    pub fn before_propose(&self, hook: Hook) {
+        write(&self.before).push(hook);
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&read(&self.policy))
+    }
+
+    /// Puts another policy in force; the next decision is made by it.
+    pub fn replace_policy(&self, policy: Arc<Policy>, rules: Arc<dyn Rules + Send + Sync>) {
+        *write(&self.policy) = policy;
+        *write(&self.rules) = rules;
+    }
+
+    /// Parked bytes.
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> &SessionDir {
+        &self.dir
+    }
+
+    /// Content reached the agent.
+    pub fn incoming(&self, incoming: Incoming) -> EventId {
+        effect::incoming(self, incoming)
+    }
+
+    /// The search for everything sensitive known by now.
+    pub fn scanner(&self) -> Scanner {
+        self.run_before_hooks();
+        let mut core = self.core();
+        if let Some(scanner) = &core.scanner {
+            return scanner.clone();
+        }
+        let scanner = core.state.provenance().scanner();
+        core.scanner = Some(scanner.clone());
+        scanner
+    }
+
+    /// Decides a proposed effect. `on_hold` runs before anybody else can see the hold.
+    pub fn propose(
+        &self,
+        effect: Effect,
+        parked: Parked,
+        on_hold: &mut dyn FnMut(&Held),
+    ) -> Outcome {
+        self.run_before_hooks();
+        effect::propose(self, effect, parked, on_hold)
+    }
+
+    /// What a rule that looks only at operation and object would say now; decides nothing.
+    pub fn precheck(&self, effect: &Effect) -> Option<Refusal> {
+        let rules = self.rules();
+        match rules.forbids(effect, Level::Public, false) {
+            Ok(refusal) => refusal,
+            Err(why) => Some(Refusal::Failed(why)),
+        }
+    }
+
+    /// An oracle's answer. May carry out or discard effects in this thread.
+    ///
+    /// # Errors
+    /// Why it was not acted upon: an unknown hold, a stale digest, a log that cannot be written.
+    pub fn verdict(
+        &self,
+        hold: HoldId,
+        manifest: Digest,
+        verdict: Verdict,
+        oracle: &str,
+        reason: &str,
+    ) -> Result<(), String> {
+        effect::verdict(self, hold, manifest, verdict, oracle, reason)
+    }
+
+    /// The agent took back what was held.
+    pub fn withdraw(&self, hold: HoldId) {
+        effect::withdraw(self, hold);
+    }
+
+    /// A blocking hold cannot wait and nobody decided it.
+    pub fn expire(&self, hold: HoldId) {
+        effect::expire(self, hold);
+    }
+
+    /// Records what came of an effect that was released at once.
+    pub fn done(&self, event: EventId, result: Result<String, String>) {
+        effect::done(self, event, result);
+    }
+
+    /// Records that a notice reached the agent, and how (`answer`, `conversation`, `terminal`).
+    pub fn told(&self, notice: &Notice, how: &str) {
+        let record = Record::Told {
+            event: notice.event.0,
+            how: how.to_string(),
+            text: notice.text.clone(),
+        };
+        // A notice that cannot be recorded was given all the same.
+        let _ = self.core().append(&record);
+    }
+
+    /// Records something that decides nothing.
+    pub fn note(&self, what: &str, facts: BTreeMap<String, String>) {
+        let _ = self.core().append(&Record::Note {
+            what: what.to_string(),
+            facts,
+        });
+    }
+
+    /// Everything held, oldest first.
+    pub fn held(&self) -> Vec<Held> {
+        let core = self.core();
+        core.state
+            .holds()
+            .iter()
+            .map(|hold| core.held(hold))
+            .collect()
+    }
+
+    /// The principal's words so far.
+    pub fn task(&self) -> Vec<String> {
+        self.core().task.clone()
+    }
+
+    /// The latest lines of the trace, oldest first.
+    pub fn trace(&self, lines_max: usize) -> Vec<String> {
+        let core = self.core();
+        let from = core.trace.len().saturating_sub(lines_max);
+        core.trace.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// Whether an event's permit was spent.
+    pub fn is_spent(&self, event: EventId) -> bool {
+        self.core().ledger.is_spent(event)
+    }
+
+    /// Why nothing can be released any more, if the log failed.
+    pub fn failure(&self) -> Option<String> {
+        self.core().failed.clone()
+    }
+
+    /// Makes the log durable.
+    ///
+    /// # Errors
+    /// When the disk does not confirm.
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.core().log.sync()
+    }
+
+    pub(crate) fn rules(&self) -> Arc<dyn Rules + Send + Sync> {
+        Arc::clone(&read(&self.rules))
+    }
+
+    pub(crate) fn workspace(&self) -> &str {
+        &self.workspace
+    }
+
+    pub(crate) fn nonce(&self) -> Result<Nonce, String> {
+        self.chance.bytes16().map(Nonce)
+    }
+
+    pub(crate) fn channel(&self, name: kernel::Channel) -> Option<Arc<dyn Channel>> {
+        read(&self.channels).get(&name).cloned()
+    }
+
+    pub(crate) fn tell(&self, happening: &Happening) {
+        for listener in read(&self.listeners).iter() {
+            listener(happening);
+        }
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        // A poisoned lock means that a thread died in the middle of a decision: the state may be
+        // half changed, so nothing is released any more.
+        self.core.lock().unwrap_or_else(|poisoned| {
+            let mut core = poisoned.into_inner();
+            core.failed
+                .get_or_insert_with(|| "a part of the monitor failed".to_string());
+            core
+        })
+    }
+
+    fn run_before_hooks(&self) {
+        for hook in read(&self.before).iter() {
+            hook();
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn append(&mut self, record: &Record) -> Result<u64, LogError> {
+        let result = self.log.append(record);
+        if let Err(error) = &result {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
+    pub(crate) fn next_event(&mut self) -> EventId {
+        let event = EventId(self.next_event);
+        self.next_event += 1;
+        event
+    }
+
+    pub(crate) fn held(&self, hold: &kernel::scope::Hold) -> Held {
+        let provenance = self.state.provenance();
+        let level = provenance.level_of(&hold.effect.carries);
+        Held {
+            hold: hold.question.hold,
+            question: hold.question.clone(),
+            effect: hold.effect.clone(),
+            manifest: hold.manifest,
+            mark: hold.nonce.mark(),
+            parked: self
+                .parked
+                .get(&hold.question.hold)
+                .cloned()
+                .unwrap_or_default(),
+            carries: (level > Level::Public).then(|| {
+                (
+                    level,
+                    provenance.origins_of(&hold.effect.carries, Level::Public),
+                )
+            }),
+        }
+    }
+}
+
+fn read<T: ?Sized>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn write<T: ?Sized>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Chance from the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemChance;
+
+impl Chance for SystemChance {
+    fn bytes16(&self) -> Result<[u8; 16], String> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|e| format!("the system gives no random bytes: {e}"))?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,358 @@
+//! The log: append-only, hash-chained, one JSON object a line.
+//!
+//! A line is `{"seq":N,"at":"…","prev":"…","body":{…}}` followed by nothing. `prev` is the SHA-256 of
+//! the whole previous line (without its newline), so changing, dropping or reordering a line
+//! breaks every later one. A torn last line (a crash while writing) is recognised and cut off.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use kernel::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Record;
+
+/// Why the log could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file system said no.
+    #[error("cannot {what} `{path}`: {source}{}", hint(.source))]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line is not what its successor says it was, or cannot be read.
+    #[error("`{path}` line {line}: {what}; the log was changed or damaged after it was written")]
+    Broken {
+        /// Where.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A permit was presented twice.
+    #[error("the permit of event {0} was spent before; it is good for one time only")]
+    SpentTwice(u64),
+    /// An earlier write failed; what followed would have a gap.
+    #[error("the log stopped at an earlier failure: {0}")]
+    Stopped(String),
+}
+
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => "; free some space and run it again, nothing was lost",
+        std::io::ErrorKind::PermissionDenied => "; check who owns it",
+        _ => "",
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    seq: u64,
+    at: String,
+    prev: String,
+    #[serde(borrow = "'a")]
+    body: std::borrow::Cow<'a, serde_json::value::RawValue>,
+}
+
+/// One record with its place in the log.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Number, from 1.
+    pub seq: u64,
+    /// When it was written, RFC 3339 with milliseconds.
+    pub at: String,
+    /// The record.
+    pub record: Record,
+}
+
+/// An open log.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    path: PathBuf,
+    seq: u64,
+    prev: Digest,
+    stopped: Option<String>,
+    clock: fn() -> String,
+}
+
+impl Log {
+    /// Starts a new log; the file must not exist.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn create(path: &Path, clock: fn() -> String) -> Result<Self, LogError> {
+        let file = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| LogError::Io {
+                what: "create",
+                path: path.to_path_buf(),
+                source,
+            })?;
+        if let Some(dir) = path.parent() {
+            sync_dir(dir)?;
+        }
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            seq: 0,
+            prev: Digest::default(),
+            stopped: None,
+            clock,
+        })
+    }
+
+    /// Reads a log to its end, cuts off a torn last line, and goes on behind it.
+    ///
+    /// # Errors
+    /// When it cannot be read or the chain is broken.
+    pub fn resume(path: &Path, clock: fn() -> String) -> Result<(Self, Vec<Entry>), LogError> {
+        let read = read(path)?;
+        let io = |what| {
+            move |source| LogError::Io {
+                what,
+                path: path.to_path_buf(),
+                source,
+            }
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(io("open"))?;
+        file.set_len(read.whole_bytes)
+            .map_err(io("cut the torn end of"))?;
+        file.seek(SeekFrom::End(0)).map_err(io("open"))?;
+        let log = Self {
+            file,
+            path: path.to_path_buf(),
+            seq: read.entries.last().map_or(0, |e| e.seq),
+            prev: read.prev,
+            stopped: None,
+            clock,
+        };
+        Ok((log, read.entries))
+    }
+
+    /// Appends a record. It is in the file when this returns, durable after [`Log::sync`].
+    ///
+    /// # Errors
+    /// When it cannot be written; the log then accepts nothing more.
+    pub fn append(&mut self, record: &Record) -> Result<u64, LogError> {
+        if let Some(why) = &self.stopped {
+            return Err(LogError::Stopped(why.clone()));
+        }
+        let result = self.write(record);
+        if let Err(error) = &result {
+            self.stopped = Some(error.to_string());
+        }
+        result
+    }
+
+    /// Makes everything appended so far durable.
+    ///
+    /// # Errors
+    /// When the disk does not confirm; the log then accepts nothing more.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        self.file.sync_data().map_err(|source| {
+            let error = LogError::Io {
+                what: "sync",
+                path: self.path.clone(),
+                source,
+            };
+            self.stopped = Some(error.to_string());
+            error
+        })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&mut self, record: &Record) -> Result<u64, LogError> {
+        let io = |source| LogError::Io {
+            what: "append to",
+            path: self.path.clone(),
+            source,
+        };
+        let body =
+            serde_json::value::to_raw_value(record).map_err(|e| io(std::io::Error::other(e)))?;
+        let line = Line {
+            seq: self.seq + 1,
+            at: (self.clock)(),
+            prev: self.prev.hex(),
+            body: std::borrow::Cow::Owned(body),
+        };
+        let mut text = serde_json::to_vec(&line).map_err(|e| io(std::io::Error::other(e)))?;
+        let digest = Digest::of(&text);
+        text.push(b'\n');
+        self.file.write_all(&text).map_err(io)?;
+        self.seq += 1;
+        self.prev = digest;
+        Ok(self.seq)
+    }
+}
+
+/// A log as read.
+#[derive(Debug)]
+pub struct Reading {
+    /// Its records.
+    pub entries: Vec<Entry>,
+    /// Bytes of the last line if it was torn by a crash.
+    pub torn_bytes: u64,
+    /// Digest of the last whole line.
+    pub prev: Digest,
+    whole_bytes: u64,
+}
+
+/// Reads and verifies a log.
+///
+/// # Errors
+/// When it cannot be read or a line does not fit the chain.
+pub fn read(path: &Path) -> Result<Reading, LogError> {
+    let io = |source| LogError::Io {
+        what: "read",
+        path: path.to_path_buf(),
+        source,
+    };
+    let broken = |line, what: String| LogError::Broken {
+        path: path.to_path_buf(),
+        line,
+        what,
+    };
+    let mut reader = BufReader::new(File::open(path).map_err(io)?);
+    let mut reading = Reading {
+        entries: Vec::new(),
+        torn_bytes: 0,
+        prev: Digest::default(),
+        whole_bytes: 0,
+    };
+    let mut text = Vec::new();
+    loop {
+        text.clear();
+        let bytes = reader.read_until(b'\n', &mut text).map_err(io)? as u64;
+        if bytes == 0 {
+            return Ok(reading);
+        }
+        if text.pop() != Some(b'\n') {
+            reading.torn_bytes = bytes;
+            return Ok(reading);
+        }
+        let number = reading.entries.len() as u64 + 1;
+        let line: Line<'_> = serde_json::from_slice(&text)
+            .map_err(|e| broken(number, format!("it is not a record ({e})")))?;
+        if line.seq != number {
+            return Err(broken(number, format!("it says it is record {}", line.seq)));
+        }
+        if line.prev != reading.prev.hex() {
+            return Err(broken(
+                number,
+                "it does not follow from the line before".to_string(),
+            ));
+        }
+        let record = serde_json::from_str(line.body.get())
+            .map_err(|e| broken(number, format!("its body cannot be read ({e})")))?;
+        reading.entries.push(Entry {
+            seq: line.seq,
+            at: line.at,
+            record,
+        });
+        reading.prev = Digest::of(&text);
+        reading.whole_bytes += bytes;
+    }
+}
+
+/// Makes names created or removed in a directory durable.
+///
+/// # Errors
+/// When the disk does not confirm.
+pub fn sync_dir(dir: &Path) -> Result<(), LogError> {
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(|source| LogError::Io {
+            what: "sync",
+            path: dir.to_path_buf(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(text: &str) -> Record {
+        Record::Note {
+            what: text.to_string(),
+            facts: Default::default(),
+        }
+    }
+
+    fn written(dir: &Path) -> PathBuf {
+        let path = dir.join("log");
+        let mut log = Log::create(&path, || "t".to_string()).unwrap();
+        for text in ["a", "b", "c"] {
+            log.append(&note(text)).unwrap();
+        }
+        path
+    }
+
+    #[test]
+    fn reads_back_what_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let (mut log, entries) = Log::resume(&path, || "t".to_string()).unwrap();
+        assert_eq!(entries.len(), 3);
+        assert_eq!(entries[1].record, note("b"));
+        log.append(&note("d")).unwrap();
+        assert_eq!(read(&path).unwrap().entries.len(), 4);
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let whole = std::fs::read(&path).unwrap();
+        let last_line = whole[..whole.len() - 1]
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .unwrap()
+            + 1;
+        for at in 0..last_line {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            std::fs::write(&path, &changed).unwrap();
+            assert!(read(&path).is_err(), "byte {at} changed unnoticed");
+        }
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_the_rest_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let whole = std::fs::read(&path).unwrap();
+        let last_line = whole[..whole.len() - 1]
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .unwrap()
+            + 1;
+        for cut in last_line + 1..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let (mut log, entries) = Log::resume(&path, || "t".to_string()).unwrap();
+            assert_eq!(entries.len(), 2);
+            log.append(&note("again")).unwrap();
+            assert_eq!(read(&path).unwrap().entries.len(), 3);
+        }
+    }
+}

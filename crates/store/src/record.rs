@@ -1,0 +1,396 @@
+//! The written form of what happened, one JSON object a line, versioned by the header record.
+//! Kernel types are converted here, so that they can change without changing old logs.
+
+use std::collections::BTreeMap;
+
+use kernel::value::{Gated, Kind, Origin};
+use kernel::{
+    Carried, Channel, Class, Digest, Effect, EventId, FileOp, HoldId, Level, Object, Operation,
+    Payload, Reason, Refusal, Source,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a channel needs to carry a held effect out later, also from another process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// The channel's own description, JSON text.
+    pub note: String,
+    /// The parked bytes, by digest (hex).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
+}
+
+/// Version of the log's format, written in the header.
+pub const FORMAT: u32 = 1;
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// First record of every log.
+    Header {
+        /// Format version.
+        format: u32,
+        /// Session id.
+        session: String,
+        /// Identity of the workspace.
+        workspace: String,
+        /// Digest of the policy.
+        epoch: String,
+        /// The command, for people.
+        command: Vec<String>,
+        /// Start, RFC 3339.
+        started: String,
+        /// Version of the program.
+        version: String,
+    },
+    /// Content reached the agent.
+    Incoming {
+        /// Event number.
+        event: u64,
+        /// Channel.
+        channel: String,
+        /// Source.
+        source: WrittenSource,
+        /// Digest of the content.
+        digest: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Whether the content is kept as a blob.
+        kept: bool,
+    },
+    /// The agent proposed an effect; how it was decided.
+    Proposed {
+        /// Event number.
+        event: u64,
+        /// The effect.
+        effect: WrittenEffect,
+        /// Nonce, hex. Its digest is the stub's mark.
+        nonce: String,
+        /// What a channel parked for it.
+        parked: Parked,
+        /// `release`, `refuse` or `defer`.
+        decision: String,
+        /// Why, in words.
+        why: Vec<String>,
+        /// Digest of the manifest.
+        manifest: String,
+    },
+    /// An oracle answered.
+    Verdict {
+        /// Event number.
+        event: u64,
+        /// Hold.
+        hold: String,
+        /// Digest of the manifest it saw.
+        manifest: String,
+        /// `release` or `refuse`.
+        verdict: String,
+        /// Which oracle.
+        oracle: String,
+        /// Why.
+        reason: String,
+    },
+    /// The agent took back what was held.
+    Withdrawn {
+        /// Event number.
+        event: u64,
+        /// Hold.
+        hold: String,
+    },
+    /// A blocking hold could not wait.
+    Expired {
+        /// Event number.
+        event: u64,
+        /// Hold.
+        hold: String,
+    },
+    /// A permit was spent; written before the effect happens.
+    Spent {
+        /// Event number.
+        event: u64,
+        /// Digest of the manifest.
+        manifest: String,
+        /// Who vouched for it.
+        why: String,
+    },
+    /// A hold was refused; staged state and parked bytes are discarded after this.
+    Aborted {
+        /// Event number of the hold.
+        event: u64,
+        /// Why.
+        why: String,
+    },
+    /// What came of a spent permit.
+    Done {
+        /// Event number.
+        event: u64,
+        /// Whether the sink did it.
+        ok: bool,
+        /// What happened.
+        what: String,
+    },
+    /// A notice reached the agent.
+    Told {
+        /// Event number the notice speaks of.
+        event: u64,
+        /// How: `answer`, `conversation`, `terminal`.
+        how: String,
+        /// Its text.
+        text: String,
+    },
+    /// Anything worth keeping that decides nothing: the agent's exit, warnings.
+    Note {
+        /// What.
+        what: String,
+        /// Details.
+        #[serde(default)]
+        facts: BTreeMap<String, String>,
+    },
+}
+
+/// A source as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WrittenSource {
+    /// The task.
+    Task,
+    /// The policy.
+    Policy,
+    /// `[tree, path]`.
+    Location(String, String),
+    /// Host.
+    Party(String),
+    /// Tool name.
+    Tool(String),
+    /// Provider host.
+    Model(String),
+}
+
+/// An effect as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WrittenEffect {
+    /// Channel.
+    pub channel: String,
+    /// Operation: `create`, `modify`, `delete`, `attributes`, `message`, `connect`, `call`, or a
+    /// method in upper case.
+    pub operation: String,
+    /// Object.
+    pub object: WrittenObject,
+    /// Class.
+    pub class: String,
+    /// Further gated values: field, kind, value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gated: Vec<(String, String, String)>,
+    /// Numbers of sensitive tokens found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<usize>,
+    /// Holds whose marks were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<u64>,
+    /// Digest of what would leave.
+    pub digest: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Digest of the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Holds it saw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub saw: Vec<u64>,
+    /// Protected fields.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, String>,
+    /// For people.
+    #[serde(default)]
+    pub about: String,
+}
+
+/// An object as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WrittenObject {
+    /// `[tree, path]`.
+    Location(String, String),
+    /// A party.
+    Party {
+        /// Scheme.
+        scheme: String,
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Path with query.
+        path: String,
+    },
+    /// Tool name.
+    Tool(String),
+}
+
+impl From<&Source> for WrittenSource {
+    fn from(source: &Source) -> Self {
+        match source {
+            Source::Task => Self::Task,
+            Source::Policy => Self::Policy,
+            Source::Location { tree, path } => Self::Location(tree.clone(), path.clone()),
+            Source::Party(host) => Self::Party(host.clone()),
+            Source::Tool(name) => Self::Tool(name.clone()),
+            Source::Model(name) => Self::Model(name.clone()),
+        }
+    }
+}
+
+impl From<&WrittenSource> for Source {
+    fn from(source: &WrittenSource) -> Self {
+        match source {
+            WrittenSource::Task => Self::Task,
+            WrittenSource::Policy => Self::Policy,
+            WrittenSource::Location(tree, path) => Self::Location {
+                tree: tree.clone(),
+                path: path.clone(),
+            },
+            WrittenSource::Party(host) => Self::Party(host.clone()),
+            WrittenSource::Tool(name) => Self::Tool(name.clone()),
+            WrittenSource::Model(name) => Self::Model(name.clone()),
+        }
+    }
+}
+
+impl From<&Effect> for WrittenEffect {
+    fn from(effect: &Effect) -> Self {
+        Self {
+            channel: effect.channel.name().to_string(),
+            operation: effect.operation.name().to_string(),
+            object: match &effect.object {
+                Object::Location { tree, path } => {
+                    WrittenObject::Location(tree.clone(), path.clone())
+                }
+                Object::Party {
+                    scheme,
+                    host,
+                    port,
+                    path,
+                } => WrittenObject::Party {
+                    scheme: scheme.clone(),
+                    host: host.clone(),
+                    port: *port,
+                    path: path.clone(),
+                },
+                Object::Tool { name } => WrittenObject::Tool(name.clone()),
+            },
+            class: effect.class.name().to_string(),
+            gated: effect
+                .gated
+                .iter()
+                .map(|g| (g.field.clone(), g.kind.name().to_string(), g.value.clone()))
+                .collect(),
+            tokens: effect.carries.tokens().collect(),
+            marks: effect.carries.marks().map(|h| h.0).collect(),
+            digest: effect.payload.digest.hex(),
+            bytes: effect.payload.bytes,
+            base: effect.base.map(|d| d.hex()),
+            saw: effect.saw.iter().map(|h| h.0).collect(),
+            fields: effect.fields.clone(),
+            about: effect.about.clone(),
+        }
+    }
+}
+
+impl WrittenEffect {
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// The name of the field that cannot be read.
+    pub fn read(&self) -> Result<Effect, String> {
+        let digest = |text: &str| Digest::from_hex(text).ok_or_else(|| format!("digest `{text}`"));
+        Ok(Effect {
+            channel: read_channel(&self.channel)?,
+            operation: match self.operation.as_str() {
+                "create" => Operation::File(FileOp::Create),
+                "modify" => Operation::File(FileOp::Modify),
+                "delete" => Operation::File(FileOp::Delete),
+                "attributes" => Operation::File(FileOp::Attributes),
+                "message" => Operation::Message,
+                "connect" => Operation::Connect,
+                "call" => Operation::Call,
+                method => Operation::Request(method.to_string()),
+            },
+            object: match &self.object {
+                WrittenObject::Location(tree, path) => Object::Location {
+                    tree: tree.clone(),
+                    path: path.clone(),
+                },
+                WrittenObject::Party {
+                    scheme,
+                    host,
+                    port,
+                    path,
+                } => Object::Party {
+                    scheme: scheme.clone(),
+                    host: host.clone(),
+                    port: *port,
+                    path: path.clone(),
+                },
+                WrittenObject::Tool(name) => Object::Tool { name: name.clone() },
+            },
+            class: match self.class.as_str() {
+                "stageable" => Class::Stageable,
+                "stallable" => Class::Stallable,
+                "blocking" => Class::Blocking,
+                other => return Err(format!("class `{other}`")),
+            },
+            gated: self
+                .gated
+                .iter()
+                .map(|(field, kind, value)| {
+                    let kind = Kind::parse(kind).ok_or_else(|| format!("kind `{kind}`"))?;
+                    Ok(Gated::new(field, kind, value.clone()))
+                })
+                .collect::<Result<_, String>>()?,
+            carries: Carried::recorded(
+                self.tokens.iter().copied(),
+                self.marks.iter().map(|n| HoldId(*n)),
+            ),
+            payload: Payload {
+                digest: digest(&self.digest)?,
+                bytes: self.bytes,
+            },
+            base: self.base.as_deref().map(digest).transpose()?,
+            saw: self.saw.iter().map(|n| HoldId(*n)).collect(),
+            fields: self.fields.clone(),
+            about: self.about.clone(),
+        })
+    }
+}
+
+/// Reads a channel's name.
+///
+/// # Errors
+/// The name, when there is no such channel.
+pub fn read_channel(name: &str) -> Result<Channel, String> {
+    [Channel::File, Channel::Net, Channel::Term, Channel::Tool]
+        .into_iter()
+        .find(|channel| channel.name() == name)
+        .ok_or_else(|| format!("channel `{name}`"))
+}
+
+/// Reasons in words, for the log and for `--json`.
+pub fn words(reasons: &[Reason]) -> Vec<String> {
+    reasons.iter().map(ToString::to_string).collect()
+}
+
+/// A refusal in words.
+pub fn refusal_words(refusal: &Refusal) -> String {
+    refusal.to_string()
+}
+
+/// Where something came from, in words.
+pub fn origin_words(level: Level, origins: &[Origin]) -> String {
+    let places: Vec<String> = origins.iter().map(ToString::to_string).collect();
+    format!("{level} content from {}", places.join(", "))
+}
+
+/// Event number as kernel type.
+pub fn event(number: u64) -> EventId {
+    EventId(number)
+}

@@ -1,0 +1,226 @@
+//! Folds a log back into the kernel's state, through the kernel's own [`kernel::step`], so that
+//! every decision is derived again and compared with what was recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel::manifest::Nonce;
+use kernel::policy::{Policy, Rules};
+use kernel::{Action, Content, Digest, EventId, HoldId, Incoming, Input, State, Verdict, step};
+
+use crate::blobs::Blobs;
+use crate::ledger::Ledger;
+use crate::log::Entry;
+use crate::record::{Parked, Record, read_channel};
+
+/// What a log adds up to.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The kernel's state.
+    pub state: State,
+    /// Spent permits.
+    pub ledger: Ledger,
+    /// What channels parked for the holds that are open.
+    pub parked: BTreeMap<HoldId, Parked>,
+    /// Permits that were spent and of whose outcome nothing is known: it was cut off in between.
+    pub unknown: Vec<EventId>,
+    /// Holds that were refused or released but whose channel never said it was done with them.
+    pub unfinished: Vec<EventId>,
+    /// The next event's number.
+    pub next_event: u64,
+    /// Identity of the workspace.
+    pub workspace: String,
+    /// Records whose decision the policy at hand would not repeat, in words.
+    pub differences: Vec<String>,
+}
+
+/// Folds a log.
+///
+/// # Errors
+/// A text that names the record that cannot be used.
+pub fn recover(
+    entries: &[Entry],
+    blobs: &Blobs,
+    policy: &Policy,
+    rules: &dyn Rules,
+) -> Result<Recovered, String> {
+    let mut fold = Fold {
+        state: State::default(),
+        spent: BTreeSet::new(),
+        done: BTreeSet::new(),
+        aborted: BTreeSet::new(),
+        parked: BTreeMap::new(),
+        next_event: 1,
+        workspace: String::new(),
+        differences: Vec::new(),
+    };
+    for entry in entries {
+        fold.take(&entry.record, blobs, policy, rules)
+            .map_err(|why| format!("record {} of the log cannot be used: {why}", entry.seq))?;
+    }
+    let unknown: Vec<EventId> = fold.spent.difference(&fold.done).copied().collect();
+    let unfinished = fold.aborted.difference(&fold.done).copied().collect();
+    fold.parked.retain(|hold, _| {
+        fold.state.holds().find(*hold).is_some() || unknown.contains(&EventId(hold.0))
+    });
+    Ok(Recovered {
+        state: fold.state,
+        ledger: Ledger::recovered(fold.spent),
+        parked: fold.parked,
+        unknown,
+        unfinished,
+        next_event: fold.next_event,
+        workspace: fold.workspace,
+        differences: fold.differences,
+    })
+}
+
+struct Fold {
+    state: State,
+    spent: BTreeSet<EventId>,
+    done: BTreeSet<EventId>,
+    aborted: BTreeSet<EventId>,
+    parked: BTreeMap<HoldId, Parked>,
+    next_event: u64,
+    workspace: String,
+    differences: Vec<String>,
+}
+
+impl Fold {
+    fn take(
+        &mut self,
+        record: &Record,
+        blobs: &Blobs,
+        policy: &Policy,
+        rules: &dyn Rules,
+    ) -> Result<(), String> {
+        let hold = |text: &str| {
+            text.parse::<HoldId>()
+                .map_err(|()| format!("hold `{text}`"))
+        };
+        match record {
+            Record::Header { workspace, .. } => self.workspace.clone_from(workspace),
+            Record::Incoming {
+                event,
+                channel,
+                source,
+                digest,
+                kept,
+                ..
+            } => {
+                let digest =
+                    Digest::from_hex(digest).ok_or_else(|| format!("digest `{digest}`"))?;
+                // Content that is gone teaches nothing: what is then not derivable is deferred.
+                let bytes = if *kept {
+                    blobs.read(&digest).unwrap_or_default()
+                } else {
+                    Vec::new()
+                };
+                let incoming = Incoming {
+                    channel: read_channel(channel)?,
+                    source: source.into(),
+                    content: Content {
+                        bytes: bytes.into(),
+                        digest,
+                    },
+                };
+                self.step(
+                    *event,
+                    policy,
+                    rules,
+                    Input::Incoming {
+                        event: EventId(*event),
+                        incoming,
+                    },
+                );
+            }
+            Record::Proposed {
+                event,
+                effect,
+                nonce,
+                parked,
+                decision,
+                ..
+            } => {
+                let mut bytes = [0; 16];
+                hex::decode_to_slice(nonce, &mut bytes).map_err(|_| format!("nonce `{nonce}`"))?;
+                let input = Input::Propose {
+                    event: EventId(*event),
+                    effect: effect.read()?,
+                    nonce: Nonce(bytes),
+                };
+                let actions = self.step(*event, policy, rules, input);
+                let derived = match actions.first() {
+                    Some(Action::Release(_)) => "release",
+                    Some(Action::Refuse { .. }) => "refuse",
+                    _ => "defer",
+                };
+                if derived != decision {
+                    self.differences
+                        .push(format!("event {event}: recorded {decision}, now {derived}"));
+                }
+                if derived == "defer" {
+                    self.parked.insert(HoldId(*event), parked.clone());
+                }
+            }
+            Record::Verdict {
+                event,
+                hold: name,
+                manifest,
+                verdict,
+                oracle,
+                reason,
+            } => {
+                let input = Input::Verdict {
+                    event: EventId(*event),
+                    hold: hold(name)?,
+                    manifest: Digest::from_hex(manifest)
+                        .ok_or_else(|| format!("digest `{manifest}`"))?,
+                    verdict: if verdict == "release" {
+                        Verdict::Release
+                    } else {
+                        Verdict::Refuse
+                    },
+                    oracle: oracle.clone(),
+                    reason: reason.clone(),
+                };
+                self.step(*event, policy, rules, input);
+            }
+            Record::Withdrawn { event, hold: name } => {
+                let input = Input::Withdraw {
+                    event: EventId(*event),
+                    hold: hold(name)?,
+                };
+                self.step(*event, policy, rules, input);
+            }
+            Record::Expired { event, hold: name } => {
+                let input = Input::Expire {
+                    event: EventId(*event),
+                    hold: hold(name)?,
+                };
+                self.step(*event, policy, rules, input);
+            }
+            Record::Spent { event, .. } => {
+                self.spent.insert(EventId(*event));
+            }
+            Record::Aborted { event, .. } => {
+                self.aborted.insert(EventId(*event));
+            }
+            Record::Done { event, .. } => {
+                self.done.insert(EventId(*event));
+            }
+            Record::Told { .. } | Record::Note { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        event: u64,
+        policy: &Policy,
+        rules: &dyn Rules,
+        input: Input,
+    ) -> Vec<Action> {
+        self.next_event = self.next_event.max(event + 1);
+        step(&mut self.state, policy, rules, &self.workspace, input)
+    }
+}
