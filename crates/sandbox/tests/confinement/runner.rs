@@ -1,0 +1,160 @@
+//! Who the boundary is tried as, and how a script is run in it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use sandbox::{Plan, Tree};
+
+use crate::probe::{ARGUMENT, Order, Seen};
+
+/// One user to run everything as.
+#[derive(Clone)]
+pub(crate) enum User {
+    /// Whoever runs the tests.
+    Current,
+    /// An ordinary user, when root runs the tests.
+    Ordinary(Arc<Ordinary>),
+}
+
+/// A copy of the test binary that an ordinary user can reach, and `/dev/fuse` opened to all.
+pub(crate) struct Ordinary {
+    folder: tempfile::TempDir,
+    fuse_mode: Option<u32>,
+}
+
+const ORDINARY_ID: u32 = 48_211;
+
+/// Current user first. As root, an ordinary one too.
+pub(crate) fn users() -> Vec<User> {
+    let mut users = vec![User::Current];
+    if rustix::process::geteuid().is_root() {
+        users.push(User::Ordinary(Arc::new(Ordinary::new())));
+    } else {
+        eprintln!("NOTE: not root, so only the way without root is tested");
+    }
+    users
+}
+
+impl Ordinary {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::Builder::new()
+            .prefix("kairos-sandbox-")
+            .permissions(std::fs::Permissions::from_mode(0o755))
+            .tempdir_in("/tmp")
+            .unwrap();
+        std::fs::copy(
+            std::env::current_exe().unwrap(),
+            folder.path().join("probe"),
+        )
+        .unwrap();
+        let fuse = Path::new("/dev/fuse");
+        let fuse_mode = fuse.metadata().ok().map(|data| data.permissions().mode());
+        if fuse_mode.is_some() {
+            std::fs::set_permissions(fuse, std::fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        Self { folder, fuse_mode }
+    }
+}
+
+impl Drop for Ordinary {
+    fn drop(&mut self) {
+        use std::os::unix::fs::PermissionsExt;
+        if let Some(mode) = self.fuse_mode {
+            let _ = std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(mode));
+        }
+    }
+}
+
+impl User {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Current if rustix::process::geteuid().is_root() => "root",
+            Self::Current | Self::Ordinary(_) => "ordinary",
+        }
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        match self {
+            Self::Current => rustix::process::geteuid().as_raw(),
+            Self::Ordinary(_) => ORDINARY_ID,
+        }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        match self {
+            Self::Current => std::env::var_os("HOME").map_or("/root".into(), PathBuf::from),
+            Self::Ordinary(_) => "/home/kairos-ordinary".into(),
+        }
+    }
+
+    /// A plan for a shell script, with nothing but the system in view.
+    pub(crate) fn plan(&self, script: &str) -> Plan {
+        let command = ["/bin/bash", "-c", script].map(OsString::from).to_vec();
+        let mut plan = Plan::new(command, self.home(), self.home());
+        plan.env = sandbox::plan::environment(
+            [("PATH".into(), sandbox::plan::DEFAULT_PATH.into())],
+            &[],
+            &self.home(),
+            [],
+        );
+        plan
+    }
+
+    pub(crate) fn plan_with_tree(&self, script: &str) -> Plan {
+        let mut plan = self.plan(script);
+        plan.trees.push(Tree {
+            name: "work".into(),
+            target: "/srv/work".into(),
+        });
+        plan
+    }
+
+    pub(crate) fn run(&self, script: &str) -> Seen {
+        self.confine(self.plan(script))
+    }
+
+    pub(crate) fn confine(&self, plan: Plan) -> Seen {
+        self.order(Order {
+            plan,
+            terminal: None,
+            signal: None,
+            die_at: None,
+        })
+    }
+
+    pub(crate) fn order(&self, order: Order) -> Seen {
+        let output = self.spawn(&order).wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(&text).unwrap_or_else(|error| {
+            panic!("the probe ended with {}: {error}: {text}", output.status)
+        })
+    }
+
+    pub(crate) fn spawn(&self, order: &Order) -> Child {
+        let mut command = match self {
+            Self::Current => Command::new(std::env::current_exe().unwrap()),
+            Self::Ordinary(ordinary) => {
+                let mut command = Command::new("setpriv");
+                let id = ORDINARY_ID.to_string();
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]);
+                command.arg(ordinary.folder.path().join("probe"));
+                command
+            }
+        };
+        let mut child = command
+            .arg(ARGUMENT)
+            .env("KAIROS_TEST_SECRET", "monitor-secret")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the probe starts");
+        let bytes = serde_json::to_vec(order).unwrap();
+        child.stdin.take().unwrap().write_all(&bytes).unwrap();
+        child
+    }
+}
