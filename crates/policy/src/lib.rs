@@ -1,1 +1,32 @@
-//! Reads policies: kairos.toml and Cedar rules.
+//! Reads policies: `kairos.toml` and Cedar rules become what the kernel decides by.
+//!
+//! A policy is the built-in default ([`DEFAULT`], in the same format) and what a file adds to it.
+//! Whatever is wrong is told with file, line and column, several mistakes at once; a policy with
+//! a mistake is never in force.
+//!
+//! Modules in reading order:
+
+/// A policy in force, and everything else the program needs of it.
+mod loaded;
+/// From files to a policy in force, and back from what a session recorded.
+mod load;
+/// What a policy file says, table by table.
+mod sheet;
+/// The tables that speak of parties.
+mod party;
+/// Puts a file and the default together and writes the kernel's policy.
+mod bind;
+/// Rules that refuse, in Cedar.
+mod rules;
+/// Reads TOML tables field by field and keeps places.
+mod read;
+/// What is wrong with a policy.
+mod error;
+
+pub use error::{Finding, PolicyErrors};
+pub use load::{DEFAULT, load, recorded};
+pub use loaded::{
+    AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule,
+};
+pub use party::Upstream;
+pub use rules::{CedarRules, SCHEMA};

@@ -1,0 +1,280 @@
+//! From files to a policy in force, and back from what a session recorded of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use kernel::Digest;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde::{Deserialize, Serialize};
+
+use crate::bind::{Binder, expand};
+use crate::error::{Finding, PolicyErrors};
+use crate::loaded::{Loaded, OracleConfig, Root};
+use crate::read::{Document, Word};
+use crate::rules::{CedarRules, RuleText};
+use crate::sheet::Sheet;
+
+/// The built-in default, in the format of every policy.
+pub const DEFAULT: &str = include_str!("../../../policies/default.toml");
+
+/// No policy, rule file or certificate is longer.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+const DEADLINE_S: u64 = 60;
+
+/// Reads a policy file, or the built-in default alone, for a workspace and a home.
+///
+/// # Errors
+/// Everything that is wrong with it, with places and what to write instead.
+pub fn load(path: Option<&Path>, workspace: &Path, home: &Path) -> Result<Loaded, PolicyErrors> {
+    let text = path.map(read_policy).transpose()?;
+    load_text(path, text, workspace, home)
+}
+
+/// As [`load`], for a text that was already read from `path`.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_text(
+    path: Option<&Path>,
+    text: Option<String>,
+    workspace: &Path,
+    home: &Path,
+) -> Result<Loaded, PolicyErrors> {
+    let directory = path.and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
+    let fetch = |name: &str| read_text(&directory.join(expand(name, home)));
+    let record = Record {
+        version: 1,
+        origin: path.map(Path::to_path_buf),
+        workspace: workspace.to_path_buf(),
+        home: home.to_path_buf(),
+        present: present(home),
+        policy: text,
+        files: BTreeMap::new(),
+        default: DEFAULT.to_string(),
+    };
+    put_together(record, &fetch)
+}
+
+/// Reads back what [`Loaded::text`] holds, without looking at the disk: the same policy with the
+/// same epoch, whatever happened to its files since.
+///
+/// # Errors
+/// When the text is damaged, or from a newer version.
+pub fn recorded(text: &str) -> Result<Loaded, PolicyErrors> {
+    let damaged = |why: String| {
+        PolicyErrors(vec![Finding::whole(
+            Path::new("the session's policy"),
+            format!("what the session recorded of its policy cannot be read: {why}"),
+            "the session was made by another version, or its files are damaged; its holds cannot be released",
+        )])
+    };
+    let record: Record = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+    if record.version != 1 {
+        return Err(damaged(format!("version {} is not known", record.version)));
+    }
+    let files = record.files.clone();
+    let fetch = |name: &str| files.get(name).cloned().ok_or_else(|| "it was not recorded".to_string());
+    let loaded = put_together(record, &fetch)?;
+    if loaded.text != text {
+        return Err(damaged("it was not written by this program".to_string()));
+    }
+    Ok(loaded)
+}
+
+/// All that a policy consists of.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    version: u32,
+    origin: Option<PathBuf>,
+    workspace: PathBuf,
+    home: PathBuf,
+    present: Vec<String>,
+    policy: Option<String>,
+    files: BTreeMap<String, String>,
+    default: String,
+}
+
+type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyErrors> {
+    let shipped = Document::new("the built-in default", &record.default);
+    let default = Sheet::read(&shipped, true);
+    let name = record.origin.as_ref().map(|path| path.display().to_string());
+    let file = Document::new(
+        name.as_deref().unwrap_or("kairos.toml"),
+        record.policy.as_deref().unwrap_or_default(),
+    );
+    let sheet = Sheet::read(&file, false);
+    let files = RefCell::new(BTreeMap::new());
+    let read = |word: &Word| match fetch(&word.text) {
+        Ok(text) => {
+            files.borrow_mut().insert(word.text.clone(), text.clone());
+            Some(text)
+        }
+        Err(why) => {
+            file.wrong_help(
+                word.span.clone(),
+                format!("`{}` cannot be read: {why}", word.text),
+                "this file",
+                "write a path from the policy's directory, from `~/` or from `/`",
+            );
+            None
+        }
+    };
+    let home = record.home.clone();
+    let binder = Binder {
+        file: &file,
+        sheet: &sheet,
+        default: &default,
+        home: &home,
+        present: &record.present,
+        trees: Vec::new(),
+    };
+    let mut bound = binder.bind();
+    let roots = roots(&file, std::mem::take(&mut bound.roots), &read);
+    let rules = rules(&file, &sheet, &bound.policy, &read);
+    let mut findings = file.into_findings();
+    findings.extend(shipped.into_findings());
+    let mut rules = rules.unwrap_or_else(|wrong| {
+        findings.extend(wrong);
+        CedarRules::default()
+    });
+    if !findings.is_empty() {
+        return Err(PolicyErrors(findings));
+    }
+    record.files = files.into_inner();
+    let text = serde_json::to_string(&record).unwrap_or_default();
+    bound.policy.epoch = Digest::of(text.as_bytes());
+    rules.rebind(&bound.policy);
+    Ok(Loaded {
+        kernel: bound.policy,
+        rules,
+        upstreams: bound.upstreams,
+        roots,
+        credentials: bound.credentials,
+        agent: bound.agent,
+        oracle: OracleConfig {
+            default: sheet.oracle.map(|word| word.text),
+            deadline_s: sheet.deadline_s.unwrap_or(DEADLINE_S),
+        },
+        text,
+        origin: record.origin,
+    })
+}
+
+fn roots(
+    file: &Document<'_>,
+    named: Vec<(Vec<kernel::policy::HostPattern>, Word)>,
+    read: &dyn Fn(&Word) -> Option<String>,
+) -> Vec<Root> {
+    named
+        .into_iter()
+        .filter_map(|(hosts, word)| {
+            let pem = read(&word)?;
+            let certificates: Result<Vec<_>, _> =
+                CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+            if certificates.is_ok_and(|certificates| !certificates.is_empty()) {
+                return Some(Root { hosts, pem });
+            }
+            file.wrong_help(
+                word.span,
+                format!("`{}` holds no certificate", word.text),
+                "this file",
+                "name a PEM file: one with a line `-----BEGIN CERTIFICATE-----`",
+            );
+            None
+        })
+        .collect()
+}
+
+fn rules(
+    file: &Document<'_>,
+    sheet: &Sheet,
+    policy: &kernel::Policy,
+    read: &dyn Fn(&Word) -> Option<String>,
+) -> Result<CedarRules, Vec<Finding>> {
+    let texts: Vec<(String, String)> = sheet
+        .rule_files
+        .iter()
+        .filter_map(|word| read(word).map(|text| (word.text.clone(), text)))
+        .collect();
+    let mut all: Vec<RuleText<'_>> = sheet
+        .rules
+        .iter()
+        .map(|rule| {
+            // The text as it stands in the file, so that places in it can be shown; a text with
+            // escapes is shown as a whole.
+            let raw = file.text.get(rule.cedar.span.clone()).unwrap_or_default();
+            let (start, text) = match raw.find(&rule.cedar.text) {
+                Some(at) => (rule.cedar.span.start + at, file.text),
+                None => (0, rule.cedar.text.as_str()),
+            };
+            RuleText {
+                file: file.file,
+                text,
+                start,
+                cedar: &rule.cedar.text,
+                named: Some((&rule.name.text, rule.says.as_deref())),
+            }
+        })
+        .collect();
+    all.extend(texts.iter().map(|(name, text)| RuleText {
+        file: name,
+        text,
+        start: 0,
+        cedar: text,
+        named: None,
+    }));
+    CedarRules::compile(&all, policy)
+}
+
+fn read_policy(path: &Path) -> Result<String, PolicyErrors> {
+    read_text(path).map_err(|why| {
+        PolicyErrors(vec![Finding::whole(
+            path,
+            format!("the policy cannot be read: {why}"),
+            "`kairos init` writes one; without `--policy` the built-in default is in force",
+        )])
+    })
+}
+
+/// A file as text; refuses what is too long to be a policy.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    // Opened without waiting for a writer, should it be a pipe.
+    let kind = fs::metadata(path).map_err(|error| said(&error))?;
+    if !kind.is_file() {
+        return Err("it is not a file".to_string());
+    }
+    let file = fs::File::open(path).map_err(|error| said(&error))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| said(&error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_string())
+}
+
+fn said(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_string(),
+        std::io::ErrorKind::PermissionDenied => "you may not read it".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// State directories of known agents that a home has.
+fn present(home: &Path) -> Vec<String> {
+    let shipped = Document::new("", DEFAULT);
+    let default = Sheet::read(&shipped, true);
+    default
+        .known
+        .iter()
+        .flat_map(|known| &known.state)
+        .filter(|word| expand(&word.text, home).is_dir())
+        .map(|word| word.text.clone())
+        .collect()
+}
