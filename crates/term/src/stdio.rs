@@ -39,6 +39,12 @@ impl Stdio {
         })
     }
 
+    /// Whether a person can be asked here: input and output are terminals.
+    #[must_use]
+    pub fn is_interactive(&self) -> bool {
+        isatty(&self.stdin) && isatty(&self.stdout)
+    }
+
     pub(crate) fn arrangement(&self) -> Arrangement {
         let stdout_tty = isatty(&self.stdout);
         Arrangement {

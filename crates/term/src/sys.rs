@@ -127,8 +127,12 @@ pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
 }
 
 /// Stops this process's group the way Ctrl-Z does, and returns when it was continued. In an
-/// orphaned group, which nobody could continue, the kernel ignores the signal and this returns soon.
+/// orphaned group, which nobody could continue, the kernel ignores the signal and this returns soon;
+/// so it does where the signal was ignored from the start.
 pub(crate) fn stop_own_group() {
+    if is_ignored(libc::SIGTSTP) {
+        return;
+    }
     let mut old = zeroed_action();
     let mut default = zeroed_action();
     default.sa_sigaction = libc::SIG_DFL;

@@ -34,8 +34,9 @@ pub enum Signal {
     Continue,
 }
 
-/// Who is told what. Each is called from a thread of this crate and should return soon: until
-/// `task` returns, the agent does not see the line that was entered.
+/// Who is told what. Each is called from a thread of this crate, must not wait for the end of the
+/// session, and should return soon: until `task` returns, the agent does not see the line that was
+/// entered.
 pub struct Callbacks {
     /// Gets each line that the principal types.
     pub task: Box<dyn FnMut(&str) + Send>,
@@ -223,7 +224,8 @@ impl Suspender {
 
 /// What the threads have in common.
 pub(crate) struct Shared {
-    callbacks: Mutex<Callbacks>,
+    task: Mutex<Box<dyn FnMut(&str) + Send>>,
+    signal: Mutex<Box<dyn FnMut(Signal) + Send>>,
     /// The principal's terminal, if the agent has a pseudo-terminal.
     tty: Option<Tty>,
     /// Whether the keyboard is carried to the pseudo-terminal, in raw mode.
@@ -238,19 +240,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn task(&self, text: &str) {
-        (self
-            .callbacks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .task)(text);
+        (self.task.lock().unwrap_or_else(PoisonError::into_inner))(text);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        (self
-            .callbacks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .signal)(signal);
+        (self.signal.lock().unwrap_or_else(PoisonError::into_inner))(signal);
     }
 
     pub(crate) fn resize(&self) {
@@ -402,7 +396,8 @@ fn open(stdio: Stdio, callbacks: Callbacks) -> io::Result<(Terminal, AgentStdio)
         None => (None, None, None),
     };
     let shared = Arc::new(Shared {
-        callbacks: Mutex::new(callbacks),
+        task: Mutex::new(callbacks.task),
+        signal: Mutex::new(callbacks.signal),
         tty,
         raw,
         master,

@@ -83,36 +83,35 @@ struct Shell {
 }
 
 impl Shell {
+    /// A person's shell.
     fn start() -> Self {
+        let bash = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+        let mut shell = Self::with(&bash);
+        shell.wait_for("READY> ");
+        shell
+    }
+
+    fn with(command: &[&str]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
         unlockpt(&master).unwrap();
         let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
         let stream = || slave.try_clone().unwrap();
         let child = Command::new("setsid")
-            .args([
-                "--wait",
-                "--ctty",
-                "bash",
-                "--norc",
-                "--noprofile",
-                "--noediting",
-                "-i",
-            ])
+            .args(["--wait", "--ctty"])
+            .args(command)
             .env("PS1", "READY> ")
             .stdin(stream())
             .stdout(stream())
             .stderr(stream())
             .spawn()
             .unwrap();
-        let mut shell = Self {
+        Self {
             master: File::from(master),
             slave,
             child,
             seen: String::new(),
-        };
-        shell.wait_for("READY> ");
-        shell
+        }
     }
 
     /// Runs the small Kairos as a foreground job.
@@ -204,6 +203,22 @@ fn an_agent_that_stops_stops_kairos_and_goes_on_with_fg() {
     shell.wait_for_raw(false);
     shell.type_in("echo status $?\n");
     shell.wait_for("status 5");
+}
+
+/// Unlike bash, this shell leaves the terminal's mode as it finds it.
+#[test]
+fn while_kairos_is_stopped_the_terminal_has_its_own_mode() {
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "set -m; {ROLE}='kill -STOP $$; echo agent goes on' {} small_kairos --exact --nocapture
+         echo stopped; stty -a | grep -wo -e -isig -e isig; fg; echo over",
+        program.display()
+    );
+    let mut shell = Shell::with(&["sh", "-c", &script]);
+    shell.wait_for("stopped\r\nisig");
+    shell.wait_for("agent goes on");
+    shell.wait_for("over");
+    shell.wait_for_raw(false);
 }
 
 #[test]

@@ -404,6 +404,26 @@ fn input_from_a_file_with_output_on_a_terminal() {
 }
 
 #[test]
+fn typing_with_output_into_a_file() {
+    let mut screen = Screen::new(24, 80);
+    let (told, out) = (Told::default(), file_with(b""));
+    let stdio = Stdio::duplicate(&screen.slave, &out, &screen.slave).unwrap();
+    assert!(!stdio.is_interactive());
+    let (mut terminal, streams) = Terminal::open(stdio, told.callbacks()).unwrap();
+    assert!(streams.controlling.is_none());
+    let mut child = agent(streams, "test -t 0 || test -t 2 || cat; echo end >&2");
+    terminal.start().unwrap();
+    assert!(!screen.is_raw());
+    screen.type_in(b"a line\n");
+    screen.type_in(b"\x04");
+    child.wait().unwrap();
+    screen.finish(terminal);
+    assert_eq!(contents(out), b"a line\n");
+    assert_eq!(told.tasks(), ["a line"]);
+    assert!(screen.text().ends_with("end\r\n"), "{:?}", screen.text());
+}
+
+#[test]
 fn a_terminal_as_stderr_only_is_filtered() {
     let mut screen = Screen::new(24, 80);
     let stdio = Stdio::duplicate(&file_with(b""), &file_with(b""), &screen.slave).unwrap();
