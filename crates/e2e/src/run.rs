@@ -268,6 +268,22 @@ fn prefixed(workspace: &Workspace, who: Who, world: Option<&World>) -> Command {
     command
 }
 
+/// The system's programs; before them a Node.js that agents can use, where the system's is too old.
+fn path() -> String {
+    let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let modules = place::agents().join("node/node_modules").read_dir();
+    let newer = modules
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .find(|bin| bin.join("node").exists());
+    newer.map_or_else(
+        || system.to_owned(),
+        |bin| format!("{}:{system}", bin.display()),
+    )
+}
+
 /// Nothing of the developer's own: not the variables that name certificates, not the agents' keys, not the session bus.
 fn clean(command: &mut Command, workspace: &Workspace) {
     command
