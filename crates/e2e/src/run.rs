@@ -288,10 +288,7 @@ fn path() -> String {
 fn clean(command: &mut Command, workspace: &Workspace) {
     command
         .env_clear()
-        .env(
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        )
+        .env("PATH", path())
         .env("HOME", workspace.home())
         .env("XDG_STATE_HOME", workspace.state())
         .env("LANG", "C.UTF-8")
