@@ -51,7 +51,10 @@ const KERNEL_LINKS: &[(&str, &str)] = &[
     ("sha2", "manifest digests"),
     ("minicbor", "the canonical form of a manifest"),
     ("hex", "sensitive tokens in hexadecimal"),
-    ("aho-corasick", "the sensitive search: every token in one pass"),
+    (
+        "aho-corasick",
+        "the sensitive search: every token in one pass",
+    ),
     ("memchr", "through aho-corasick"),
     ("unicode-normalization", "values compare in NFKC"),
     ("tinyvec", "through unicode-normalization"),
@@ -86,7 +89,15 @@ const RINGS: &[(&str, &[&str])] = &[
 
 /// Words that belong to where the project is made, not to the project.
 const FORGOTTEN: &[(&str, &str)] = &[
-    (concat!("/wo", "rk/"), "a path of somebody's machine"),
+    (concat!("/wo", "rk/main"), "a path of somebody's machine"),
+    (
+        concat!("/wo", "rk/sha", "red"),
+        "a path of somebody's machine",
+    ),
+    (
+        concat!("../sha", "red/"),
+        "a folder that is not part of the project",
+    ),
     (concat!("/ro", "ot/"), "a path of somebody's machine"),
     (concat!("TO", "DO"), "finish it or leave it out"),
     (concat!("FIX", "ME"), "finish it or leave it out"),
