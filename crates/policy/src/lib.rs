@@ -10,6 +10,12 @@
 mod loaded;
 /// From files to a policy in force, and back from what a session recorded.
 mod load;
+/// Which policy is in force, and approving the workspace's.
+mod discover;
+/// Writes a commented policy that fits a repository.
+mod init;
+/// What is in force, in words and as data.
+mod report;
 /// What a policy file says, table by table.
 mod sheet;
 /// The tables that speak of parties.
@@ -24,9 +30,12 @@ mod read;
 mod error;
 
 pub use error::{Finding, PolicyErrors};
+pub use discover::{Discovered, FILE_NAME, Places, PolicyOrigin, discover, distrust, trust};
+pub use init::init;
 pub use load::{DEFAULT, load, recorded};
 pub use loaded::{
     AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule,
 };
 pub use party::Upstream;
+pub use report::{CredentialReport, LevelReport, PartyReport, Report, SourceReport};
 pub use rules::{CedarRules, SCHEMA};

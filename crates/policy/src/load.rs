@@ -31,19 +31,6 @@ const DEADLINE_S: u64 = 60;
 /// Everything that is wrong with it, with places and what to write instead.
 pub fn load(path: Option<&Path>, workspace: &Path, home: &Path) -> Result<Loaded, PolicyErrors> {
     let text = path.map(read_policy).transpose()?;
-    load_text(path, text, workspace, home)
-}
-
-/// As [`load`], for a text that was already read from `path`.
-///
-/// # Errors
-/// As [`load`].
-pub(crate) fn load_text(
-    path: Option<&Path>,
-    text: Option<String>,
-    workspace: &Path,
-    home: &Path,
-) -> Result<Loaded, PolicyErrors> {
     let directory = path.and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
     let fetch = |name: &str| read_text(&directory.join(expand(name, home)));
     let record = Record {
@@ -83,6 +70,15 @@ pub fn recorded(text: &str) -> Result<Loaded, PolicyErrors> {
         return Err(damaged("it was not written by this program".to_string()));
     }
     Ok(loaded)
+}
+
+/// Digest of what an operator reads when approving a policy: its text and every file it names.
+pub(crate) fn fingerprint(loaded: &Loaded) -> Digest {
+    let Ok(record) = serde_json::from_str::<Record>(&loaded.text) else {
+        return Digest::of(loaded.text.as_bytes());
+    };
+    let said = serde_json::to_vec(&(record.policy, record.files)).unwrap_or_default();
+    Digest::of(&said)
 }
 
 /// All that a policy consists of.
