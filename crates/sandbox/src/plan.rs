@@ -245,7 +245,7 @@ pub fn environment(
 /// Where programs are looked for when the host's environment does not say.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Kept because programs draw, sort and name things by them; none of them carries a secret or
+/// Kept because programs draw, sort, name and find things by them; none of them carries a secret or
 /// names a socket of the host.
 const KEPT_VARIABLES: &[&str] = &[
     "PATH",
@@ -269,6 +269,18 @@ const KEPT_VARIABLES: &[&str] = &[
     "LINES",
     "COLUMNS",
     "CI",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+    "PYENV_VERSION",
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "JAVA_HOME",
+    "GOROOT",
+    "DENO_INSTALL",
+    "BUN_INSTALL",
 ];
 
 /// Readable by root only on a sound host; masked all the same, because a host may not be sound.
