@@ -1,1 +1,56 @@
-//! Mediates the network: capture, DNS, TLS, HTTP.
+//! Mediates the network: every TCP connection and every name look-up of the agent ends here, is
+//! read as what it is, and becomes an effect before anything of it leaves.
+//!
+//! The listeners are made inside the agent's network namespace, where every address is local; the
+//! proxy itself lives in the host's and connects upstream from there. What is judged is the
+//! canonical form, and the canonical form is what is sent.
+//!
+//! Modules in reading order:
+
+/// What the channel is told from outside: upstreams, roots, credentials, hooks.
+pub mod config;
+/// The session's certificate authority; a leaf per name.
+pub mod authority;
+/// Canonical hosts and paths.
+pub mod canonical;
+/// Synthetic addresses: which name an address stands for.
+mod names;
+/// Name look-ups, answered here; none leaves.
+pub mod dns;
+/// Accepting a connection and finding out what it speaks.
+mod accept;
+/// Ending the agent's TLS.
+mod tls;
+/// Our own proxy port: `CONNECT` and absolute form.
+mod proxy;
+/// Who a request is really for; refuses what contradicts itself.
+pub mod target;
+/// One request: read, judged, released, held or refused.
+mod http;
+/// A request's bytes in canonical form, parked while it is judged.
+mod spool;
+/// Looking into what would leave.
+mod inspect;
+/// Requests that wait for a verdict, and stubs that stand in for one.
+mod hold;
+/// Asking the monitor, and telling it what came of it.
+mod ask;
+/// What the agent is answered when nothing is sent.
+mod stub;
+/// Answers on their way back to the agent.
+mod answer;
+/// Carrying out what was held.
+mod release;
+/// Connections to the outside.
+mod upstream;
+/// WebSocket: each message is judged.
+mod websocket;
+/// Connections that are not HTTP.
+mod raw;
+/// The channel as a whole: threads, listeners, shutdown.
+mod net;
+
+pub use authority::Authority;
+pub use config::{ConversationHook, Credential, NetConfig, NoConversation, UpstreamRule};
+pub use net::{Net, NetError, Sockets};
+pub use release::OfflineSender;

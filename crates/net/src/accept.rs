@@ -1,0 +1,282 @@
+//! Accepting a connection: where it leads, by the address it went to, and what it speaks, by its
+//! first bytes.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::net::Shared;
+use crate::{canonical, dns, http, names, raw, tls};
+
+/// A host and port, canonical.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// Canonical host.
+    pub(crate) host: String,
+    /// Port.
+    pub(crate) port: u16,
+}
+
+/// What is known of a connection before any request on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Where it leads; `None` for our own proxy port, where each request says it.
+    pub(crate) target: Option<Endpoint>,
+    /// Set once TLS was ended.
+    pub(crate) secured: Option<Secured>,
+    /// How many `CONNECT`s lie around it.
+    pub(crate) depth: u8,
+}
+
+/// What the TLS handshake said.
+#[derive(Clone, Debug)]
+pub(crate) struct Secured {
+    /// The name in it, canonical.
+    pub(crate) sni: Option<String>,
+}
+
+/// Anything that carries a connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
+
+/// A stream of any kind.
+pub(crate) type AnyStream = Box<dyn Stream>;
+
+/// Accepts until the runtime ends.
+pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    if let Err(error) = arrive(shared, stream).await {
+                        tracing::debug!(%error, "a connection ended");
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: wait for some to be closed.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}
+
+async fn arrive(shared: Arc<Shared>, stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    let original = shared
+        .config
+        .destinations
+        .get(&local)
+        .copied()
+        .unwrap_or(local);
+    let address = original.ip().to_canonical();
+    if original.port() == 53 {
+        return dns::serve_tcp(&shared.names, stream).await;
+    }
+    let Some(place) = place_of(&shared, address, original) else {
+        // A synthetic address that was given to no name.
+        return raw::reset(stream);
+    };
+    serve(shared, Box::new(stream), place).await
+}
+
+fn place_of(shared: &Shared, address: IpAddr, original: SocketAddr) -> Option<Place> {
+    let port = original.port();
+    let target = if port == shared.config.proxy_port {
+        None
+    } else {
+        let host = match shared.names.name(address) {
+            Some(name) => name,
+            None if names::is_synthetic(address) => return None,
+            None => canonical::address_text(address),
+        };
+        Some(Endpoint { host, port })
+    };
+    Some(Place {
+        target,
+        secured: None,
+        depth: 0,
+    })
+}
+
+/// Serves a connection that leads to a place, whatever it turns out to speak.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) -> io::Result<()> {
+    let (speaks, stream) = listen_first(&shared, stream, &place).await?;
+    match speaks {
+        Speaks::Nothing => Ok(()),
+        Speaks::Http => http::serve(shared, stream, place).await,
+        Speaks::Other => raw::serve(shared, Box::new(stream), place).await,
+        Speaks::Tls => {
+            let (clear, place) = tls::accept(&shared.config.authority, stream, &place).await?;
+            if clear.get_ref().1.alpn_protocol() == Some(b"h2") {
+                return http::serve(shared, clear, place).await;
+            }
+            let (speaks, clear) = listen_first(&shared, Box::new(clear), &place).await?;
+            match speaks {
+                Speaks::Nothing => Ok(()),
+                Speaks::Http => http::serve(shared, clear, place).await,
+                Speaks::Tls | Speaks::Other => raw::serve(shared, Box::new(clear), place).await,
+            }
+        }
+    }
+}
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// It was closed before it said anything.
+    Nothing,
+    /// A TLS record with a handshake.
+    Tls,
+    /// HTTP/1 or the preface of HTTP/2.
+    Http,
+    /// Anything else, or the server has to speak first.
+    Other,
+}
+
+/// What the first bytes say; `None` when there are too few.
+pub(crate) fn speaks(first: &[u8]) -> Option<Speaks> {
+    match first {
+        [] | [0x16] => None,
+        [0x16, 3, ..] => Some(Speaks::Tls),
+        _ => {
+            // A method is a word of capital letters (and hyphens), ended by a space.
+            let word = first
+                .iter()
+                .take_while(|b| b.is_ascii_uppercase() || **b == b'-')
+                .count();
+            match first.get(word) {
+                _ if word > 24 => Some(Speaks::Other),
+                Some(b' ') if word > 0 => Some(Speaks::Http),
+                Some(_) => Some(Speaks::Other),
+                None => None,
+            }
+        }
+    }
+}
+
+/// Ports on which clients open connections long before they say anything.
+fn client_speaks_first(place: &Place) -> bool {
+    match &place.target {
+        None => true,
+        Some(target) => matches!(target.port, 80 | 443 | 8000 | 8080 | 8443 | 3000),
+    }
+}
+
+async fn listen_first(
+    shared: &Shared,
+    mut stream: AnyStream,
+    place: &Place,
+) -> io::Result<(Speaks, Replay<AnyStream>)> {
+    let mut first = BytesMut::with_capacity(4096);
+    let patience = if client_speaks_first(place) {
+        Duration::from_secs(600)
+    } else {
+        shared.config.first_byte_wait
+    };
+    let found = loop {
+        match tokio::time::timeout(patience, stream.read_buf(&mut first)).await {
+            Ok(Ok(0)) if first.is_empty() => break Speaks::Nothing,
+            Ok(Ok(0)) => break Speaks::Other,
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_) if client_speaks_first(place) => break Speaks::Nothing,
+            Err(_) => break Speaks::Other,
+        }
+        if let Some(found) = speaks(&first) {
+            break found;
+        }
+    };
+    Ok((
+        found,
+        Replay {
+            first: first.freeze(),
+            stream,
+        },
+    ))
+}
+
+/// A stream whose first bytes were read already.
+#[derive(Debug)]
+pub(crate) struct Replay<S> {
+    first: Bytes,
+    stream: S,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Replay<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let take = self.first.len().min(buffer.remaining());
+            buffer.put_slice(self.first.get(..take).unwrap_or_default());
+            self.first.advance(take);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Replay<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes() {
+        for (first, expect) in [
+            (&b""[..], None),
+            (b"G", None),
+            (b"GET", None),
+            (b"GET ", Some(Speaks::Http)),
+            (b"PRI * HTTP/2.0", Some(Speaks::Http)),
+            (b"VERSION-CONTROL /x", Some(Speaks::Http)),
+            (b"\x16", None),
+            (b"\x16\x03\x01", Some(Speaks::Tls)),
+            (b"\x16\x02", Some(Speaks::Other)),
+            (b"SSH-2.0-OpenSSH_9", Some(Speaks::Other)),
+            (b"\x00", Some(Speaks::Other)),
+            (b"get /", Some(Speaks::Other)),
+            (b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", Some(Speaks::Other)),
+        ] {
+            assert_eq!(speaks(first), expect, "{first:?}");
+        }
+    }
+}

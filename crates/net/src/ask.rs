@@ -1,0 +1,143 @@
+//! Asking the monitor about an effect that needs its real answer: released at once, or after
+//! somebody decided, or not at all.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use kernel::{Effect, EventId, Notice};
+use monitor::{Held, Outcome};
+use store::{Lease, Parked};
+
+use crate::hold::{Ruling, Withdraw};
+use crate::net::Shared;
+
+/// The monitor's answer, once there is one.
+pub(crate) enum Asked {
+    /// Act now, once; the settlement takes what came of it.
+    Go(Lease, Settle),
+    /// It must not happen.
+    No(Notice),
+    /// There was no answer; it must not happen either.
+    Undecided(&'static str),
+}
+
+/// Proposes a blocking effect and waits for the decision. `keep` makes its bytes outlive this
+/// process when it is held.
+pub(crate) async fn ask(
+    shared: &Arc<Shared>,
+    effect: Effect,
+    parked: Parked,
+    keep: impl Fn() -> std::io::Result<()>,
+) -> Asked {
+    let mut waiting = None;
+    let payload = effect.payload.digest;
+    let outcome = shared.session.propose(effect, parked, &mut |held: &Held| {
+        if let Err(error) = keep() {
+            tracing::warn!(%error, "a waiting request cannot be kept for a later review");
+        }
+        shared.holds.parked(held.hold, payload);
+        waiting = Some(shared.holds.wait(held.hold));
+    });
+    match (outcome, waiting) {
+        (Outcome::Released(lease), _) => {
+            let settle = Settle {
+                shared: Arc::clone(shared),
+                to: To::Event(lease.event()),
+            };
+            Asked::Go(lease, settle)
+        }
+        (Outcome::Refused { notice, .. }, _) => Asked::No(notice),
+        (Outcome::Held(held), Some(waiting)) => match wait(shared, &held, waiting).await {
+            Some(Ruling::Go { lease, report }) if lease.manifest() == held.manifest => Asked::Go(
+                lease,
+                Settle {
+                    shared: Arc::clone(shared),
+                    to: To::Commit(report),
+                },
+            ),
+            Some(Ruling::Go { report, .. }) => {
+                let why = "the leave is for another action; nothing was sent";
+                // The monitor may have stopped listening.
+                let _ = report.send(Err(why.into()));
+                Asked::Undecided(why)
+            }
+            Some(Ruling::No(notice)) => Asked::No(notice),
+            None => Asked::Undecided("it could not be decided in time"),
+        },
+        (Outcome::Held(_), None) => Asked::Undecided("it was held by somebody else"),
+    }
+}
+
+/// Waits for the verdict on a hold; a hold that nobody decides in time expires.
+async fn wait(
+    shared: &Arc<Shared>,
+    held: &Held,
+    mut waiting: tokio::sync::oneshot::Receiver<Ruling>,
+) -> Option<Ruling> {
+    let withdraw = Withdraw::new(&shared.session, &shared.holds, held);
+    let ruling = match tokio::time::timeout(shared.config.blocking_deadline, &mut waiting).await {
+        Ok(ruling) => ruling.ok(),
+        Err(_) => {
+            let session = Arc::clone(&shared.session);
+            let hold = held.hold;
+            drop(tokio::task::spawn_blocking(move || session.expire(hold)));
+            tokio::time::timeout(Duration::from_secs(10), waiting)
+                .await
+                .ok()
+                .and_then(Result::ok)
+        }
+    };
+    if ruling.is_some() {
+        withdraw.disarm();
+    }
+    ruling
+}
+
+/// Takes what came of a released effect, once, whatever happens to who waits for it.
+pub(crate) struct Settle {
+    shared: Arc<Shared>,
+    to: To,
+}
+
+enum To {
+    /// Recorded by this channel.
+    Event(EventId),
+    /// Returned to the monitor, which is committing.
+    Commit(mpsc::Sender<Result<String, String>>),
+    /// Told already.
+    Nobody,
+}
+
+impl Settle {
+    /// The outcome of an effect that was released at once.
+    pub(crate) fn of(shared: &Arc<Shared>, event: EventId) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            to: To::Event(event),
+        }
+    }
+
+    /// What is known as soon as the other side has answered; the rest of the answer follows.
+    pub(crate) fn answered(&mut self, what: &str) {
+        if matches!(self.to, To::Commit(_)) {
+            self.tell(Ok(what.to_string()));
+        }
+    }
+
+    /// The whole outcome; only the first word counts.
+    pub(crate) fn tell(&mut self, result: Result<String, String>) {
+        match std::mem::replace(&mut self.to, To::Nobody) {
+            To::Event(event) => self.shared.session.done(event, result),
+            // The monitor may have stopped listening.
+            To::Commit(report) => drop(report.send(result)),
+            To::Nobody => {}
+        }
+    }
+}
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        let why = "the agent hung up before the answer came; whether it arrived is not known";
+        self.tell(Err(why.into()));
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests that wait for a verdict, and stubs that stand in for one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use kernel::{Digest, HoldId, Notice};
+use monitor::{Held, Session};
+use store::{Blobs, Lease};
+use tokio::sync::oneshot;
+
+/// What who waits is told.
+#[derive(Debug)]
+pub(crate) enum Ruling {
+    /// Act now, once, and report what came of it.
+    Go {
+        /// Leave for it.
+        lease: Lease,
+        /// Where the outcome is awaited.
+        report: mpsc::Sender<Result<String, String>>,
+    },
+    /// It must not happen.
+    No(Notice),
+}
+
+/// A stub that was handed out, to be handed out again for an identical request.
+#[derive(Clone, Debug)]
+pub(crate) struct Stub {
+    /// The hold it stands for.
+    pub(crate) hold: HoldId,
+    /// What the agent is told.
+    pub(crate) notice: Notice,
+    /// Its unguessable mark.
+    pub(crate) mark: String,
+}
+
+impl Stub {
+    /// The stub of a hold.
+    pub(crate) fn of(held: &Held) -> Self {
+        let notice = Notice::held(held.hold, &held.effect, &held.mark);
+        Self {
+            hold: held.hold,
+            notice,
+            mark: held.mark.clone(),
+        }
+    }
+}
+
+/// Everything of this channel that is held.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    book: Mutex<Book>,
+    /// Taken while a stallable request is proposed, so that of identical ones only one is held.
+    pub(crate) one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    waiting: HashMap<HoldId, oneshot::Sender<Ruling>>,
+    stubs: HashMap<Digest, Stub>,
+    parked: HashMap<HoldId, Digest>,
+}
+
+impl Holds {
+    /// Registers who waits for a verdict.
+    pub(crate) fn wait(&self, hold: HoldId) -> oneshot::Receiver<Ruling> {
+        let (sender, receiver) = oneshot::channel();
+        self.book().waiting.insert(hold, sender);
+        receiver
+    }
+
+    /// Who waits for a verdict, if anybody still does.
+    pub(crate) fn take_waiting(&self, hold: HoldId) -> Option<oneshot::Sender<Ruling>> {
+        self.book()
+            .waiting
+            .remove(&hold)
+            .filter(|sender| !sender.is_closed())
+    }
+
+    /// The stub of an identical request that is held.
+    pub(crate) fn stub(&self, payload: &Digest) -> Option<Stub> {
+        self.book().stubs.get(payload).cloned()
+    }
+
+    /// Remembers a stub by its request's payload.
+    pub(crate) fn stubbed(&self, payload: Digest, stub: Stub) {
+        self.book().stubs.insert(payload, stub);
+    }
+
+    /// Remembers what lies parked for a hold.
+    pub(crate) fn parked(&self, hold: HoldId, payload: Digest) {
+        self.book().parked.insert(hold, payload);
+    }
+
+    /// A hold is resolved; what lies parked for it alone is removed.
+    pub(crate) fn resolved(&self, held: &Held, blobs: &Blobs) {
+        let payload = held.effect.payload.digest;
+        {
+            let mut book = self.book();
+            if book
+                .stubs
+                .get(&payload)
+                .is_some_and(|stub| stub.hold == held.hold)
+            {
+                book.stubs.remove(&payload);
+            }
+        }
+        self.unpark(held.hold, payload, blobs);
+    }
+
+    /// Bytes that were kept in case of a hold, and were not held.
+    pub(crate) fn unheld(&self, payload: &Digest, blobs: &Blobs) {
+        let shared = self.book().parked.values().any(|other| other == payload);
+        // A failure leaves private bytes behind and changes nothing else.
+        if !shared && let Err(error) = blobs.remove(payload) {
+            tracing::warn!(%error, "parked bytes cannot be removed");
+        }
+    }
+
+    fn unpark(&self, hold: HoldId, payload: Digest, blobs: &Blobs) {
+        let mut book = self.book();
+        book.waiting.remove(&hold);
+        book.parked.remove(&hold);
+        let shared = book.parked.values().any(|other| *other == payload);
+        // A failure leaves private bytes behind and changes nothing else.
+        if !shared && let Err(error) = blobs.remove(&payload) {
+            tracing::warn!(%error, "parked bytes cannot be removed");
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a hold back when who waited for it has gone.
+pub(crate) struct Withdraw {
+    session: Arc<Session>,
+    holds: Arc<Holds>,
+    held: Option<(HoldId, Digest)>,
+}
+
+impl Withdraw {
+    pub(crate) fn new(session: &Arc<Session>, holds: &Arc<Holds>, held: &Held) -> Self {
+        Self {
+            session: Arc::clone(session),
+            holds: Arc::clone(holds),
+            held: Some((held.hold, held.effect.payload.digest)),
+        }
+    }
+
+    /// The verdict is there.
+    pub(crate) fn disarm(mut self) {
+        self.held = None;
+    }
+}
+
+impl Drop for Withdraw {
+    fn drop(&mut self) {
+        let Some((hold, payload)) = self.held.take() else {
+            return;
+        };
+        let (session, holds) = (Arc::clone(&self.session), Arc::clone(&self.holds));
+        let work = move || {
+            session.withdraw(hold);
+            holds.unpark(hold, payload, session.blobs());
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(work)),
+            Err(_) => work(),
+        }
+    }
+}

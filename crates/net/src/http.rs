@@ -1,0 +1,520 @@
+//! One request: read to its end, judged in its canonical form, and then released, held or
+//! refused. Nothing of it goes upstream before the decision.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use ::http::header::{self, HeaderMap};
+use ::http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use kernel::{Carried, Channel, Class, Effect, Object, Operation, Policy};
+use monitor::{Held, Outcome};
+use store::{Lease, Parked};
+
+use crate::accept::{Place, Stream};
+use crate::answer::{self, Belongs};
+use crate::ask::{Asked, Settle, ask};
+use crate::hold::Stub;
+use crate::net::Shared;
+use crate::release::{self, Note};
+use crate::spool::{self, Spool, Spooler};
+use crate::stub::{self, Shape};
+use crate::target::{self, Target};
+use crate::upstream::{Body, Offer, UpstreamError};
+use crate::{inspect, proxy, websocket};
+
+/// A provider's conversation may be this large.
+const CONVERSATION_BYTES_MAX: u64 = 256 << 20;
+/// Headers of one request, HTTP/1.
+const HEADERS_MAX: usize = 200;
+
+/// Serves HTTP/1 or HTTP/2 on a connection.
+pub(crate) async fn serve<S: Stream>(
+    shared: Arc<Shared>,
+    stream: S,
+    place: Place,
+) -> io::Result<()> {
+    let place = Arc::new(place);
+    let service = service_fn(move |request| {
+        let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
+        async move { Ok::<_, Infallible>(answer(shared, place, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .pipeline_flush(true)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .adaptive_window(true)
+        .max_concurrent_streams(256);
+    builder
+        .serve_connection_with_upgrades(TokioIo::new(stream), service)
+        .await
+        .map_err(io::Error::other)
+}
+
+async fn answer(
+    shared: Arc<Shared>,
+    place: Arc<Place>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let shape = Shape::of(request.headers());
+    if *request.method() == Method::CONNECT {
+        return proxy::connect(&shared, &place, request);
+    }
+    let found = target::of(
+        &place,
+        request.method(),
+        request.uri(),
+        request.version(),
+        request.headers(),
+    );
+    let target = match found {
+        Ok(target) => target,
+        Err(why) => {
+            shared.contradiction(&place, request.method().as_str(), request.uri(), &why.0);
+            return stub::malformed(shape, StatusCode::MISDIRECTED_REQUEST, &why.0);
+        }
+    };
+    if let Err(why) = framing(request.headers(), request.version()) {
+        shared.contradiction(&place, request.method().as_str(), request.uri(), why);
+        return stub::malformed(shape, StatusCode::BAD_REQUEST, why);
+    }
+    if websocket::is_upgrade(&request) {
+        return websocket::open(&shared, target, request, shape).await;
+    }
+    match exchange(&shared, target, request, shape).await {
+        Ok(response) => response,
+        Err(stopped) => stopped.response(shape),
+    }
+}
+
+/// Why a request ended before it was decided.
+pub(crate) enum Stopped {
+    Malformed(String),
+    Storage(String),
+}
+
+impl Stopped {
+    pub(crate) fn response(self, shape: Shape) -> Response<Body> {
+        match self {
+            Self::Malformed(why) => stub::malformed(shape, StatusCode::BAD_REQUEST, &why),
+            Self::Storage(why) => stub::malformed(shape, StatusCode::INSUFFICIENT_STORAGE, &why),
+        }
+    }
+}
+
+/// Length and coding of the body must be said once, in one way.
+fn framing(headers: &HeaderMap, version: Version) -> Result<(), &'static str> {
+    let length = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let coding = headers.get_all(header::TRANSFER_ENCODING).iter().count();
+    match (length, coding) {
+        (0, 0) | (1, 0) => Ok(()),
+        (0, 1) if version == Version::HTTP_2 => Err("HTTP/2 has no `Transfer-Encoding`"),
+        (0, 1) => {
+            let chunked = headers
+                .get(header::TRANSFER_ENCODING)
+                .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"chunked"));
+            if chunked {
+                Ok(())
+            } else {
+                Err("the `Transfer-Encoding` is not just `chunked`")
+            }
+        }
+        (_, 0) => Err("there are several `Content-Length` headers"),
+        _ => Err("there are both a `Content-Length` and a `Transfer-Encoding`, or several of one"),
+    }
+}
+
+/// A request as read, ready to be judged and sent.
+pub(crate) struct Whole {
+    pub(crate) method: String,
+    pub(crate) target: Target,
+    /// As they may travel on.
+    pub(crate) headers: HeaderMap,
+    trailers: Option<HeaderMap>,
+    pub(crate) spool: Spool,
+    version: Version,
+    pub(crate) internal: bool,
+    carries: Carried,
+}
+
+async fn exchange(
+    shared: &Arc<Shared>,
+    target: Target,
+    request: Request<Incoming>,
+    shape: Shape,
+) -> Result<Response<Body>, Stopped> {
+    let whole = Whole::read(shared, target, request).await?;
+    let Target {
+        host, port, path, ..
+    } = &whole.target;
+    let policy = shared.session.policy();
+    if whole.internal || policy.needs_answer(host, *port, &whole.method, path) {
+        blocking(shared, whole, shape).await
+    } else {
+        stallable(shared, &policy, whole, shape).await
+    }
+}
+
+/// A request whose answer the agent needs: it waits.
+async fn blocking(
+    shared: &Arc<Shared>,
+    whole: Whole,
+    shape: Shape,
+) -> Result<Response<Body>, Stopped> {
+    let effect = whole.effect(Class::Blocking);
+    let keep = || whole.spool.keep(shared.session.blobs());
+    match ask(shared, effect, whole.parked(), keep).await {
+        Asked::Go(lease, settle) => Ok(send(shared, whole, lease, settle, shape).await),
+        Asked::No(notice) => Ok(stub::refused(shared, shape, &notice)),
+        Asked::Undecided(why) => Ok(stub::malformed(shape, StatusCode::SERVICE_UNAVAILABLE, why)),
+    }
+}
+
+/// A request whose answer only reports success: when it is held, a stub stands in.
+async fn stallable(
+    shared: &Arc<Shared>,
+    policy: &Policy,
+    whole: Whole,
+    shape: Shape,
+) -> Result<Response<Body>, Stopped> {
+    let effect = whole.effect(Class::Stallable);
+    let digest = effect.payload.digest;
+    let blobs = shared.session.blobs();
+    let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
+
+    // Identical requests are one decision: one proposes, the others get its stub.
+    let alone = shared.holds.one_at_a_time.lock().await;
+    if let Some(stub) = shared.holds.stub(&digest) {
+        return Ok(stub::held(shared, shape, &stub));
+    }
+    // What will most likely be held is made durable before it is: its stub is a promise.
+    let early = likely_held(policy, &effect);
+    if early {
+        tokio::task::block_in_place(|| whole.spool.keep(blobs)).map_err(storage)?;
+    }
+    let mut kept = Ok(());
+    let outcome = shared
+        .session
+        .propose(effect, whole.parked(), &mut |held: &Held| {
+            if !early {
+                kept = whole.spool.keep(blobs);
+            }
+            shared.holds.parked(held.hold, digest);
+            shared.holds.stubbed(digest, Stub::of(held));
+        });
+    drop(alone);
+    if early && !matches!(outcome, Outcome::Held(_)) {
+        shared.holds.unheld(&digest, blobs);
+    }
+    match (outcome, kept) {
+        (Outcome::Released(lease), _) => {
+            let settle = Settle::of(shared, lease.event());
+            Ok(send(shared, whole, lease, settle, shape).await)
+        }
+        (Outcome::Refused { notice, .. }, _) => Ok(stub::refused(shared, shape, &notice)),
+        (Outcome::Held(held), Ok(())) => Ok(stub::held(shared, shape, &Stub::of(&held))),
+        (Outcome::Held(held), Err(error)) => {
+            let session = Arc::clone(&shared.session);
+            drop(tokio::task::spawn_blocking(move || {
+                session.expire(held.hold)
+            }));
+            Err(storage(error))
+        }
+    }
+}
+
+/// The body without content coding, for the provider's conversation.
+fn conversation(headers: &HeaderMap, spool: &Spool) -> Result<Option<Vec<u8>>, String> {
+    if spool.body_bytes() > CONVERSATION_BYTES_MAX {
+        return Err("the request to the model provider is too large".into());
+    }
+    let reader = match inspect::decoded(headers, spool.body_reader())? {
+        Some(reader) => reader,
+        None if headers.contains_key(header::CONTENT_ENCODING) => return Ok(None),
+        None => spool.body_reader(),
+    };
+    let mut plain = Vec::new();
+    reader
+        .take(CONVERSATION_BYTES_MAX + 1)
+        .read_to_end(&mut plain)
+        .map_err(|e| format!("the body is not what its `Content-Encoding` says: {e}"))?;
+    if plain.len() as u64 > CONVERSATION_BYTES_MAX {
+        return Err("the request to the model provider is too large".into());
+    }
+    Ok(Some(plain))
+}
+
+impl Whole {
+    /// Reads a request to its end and looks into it.
+    pub(crate) async fn read(
+        shared: &Arc<Shared>,
+        target: Target,
+        request: Request<Incoming>,
+    ) -> Result<Self, Stopped> {
+        let raw_target = request.uri().to_string();
+        let (parts, mut body) = request.into_parts();
+        let method = parts.method.as_str().to_string();
+        let raw_headers = parts.headers;
+        let mut headers = release::travelling(&raw_headers);
+        let policy = shared.session.policy();
+        let internal = policy.internal(&target.host, target.port, &method, &target.path);
+        let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
+
+        let head = spool::head(&method, &target, &headers);
+        let mut spooler = Spooler::new(shared.session.blobs(), head);
+        let mut trailers = None;
+        let mut bytes: u64 = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame
+                .map_err(|e| Stopped::Malformed(format!("the body could not be read: {e}")))?;
+            match frame.into_data() {
+                Ok(piece) => {
+                    bytes += piece.len() as u64;
+                    if bytes > policy.limits.bytes_max {
+                        return Err(Stopped::Storage(
+                            "the body is larger than the policy's limit".into(),
+                        ));
+                    }
+                    spooler = spooler.add(&piece).map_err(storage)?;
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        let mut spool = spooler.finish().map_err(storage)?;
+
+        if internal && spool.body_bytes() > 0 {
+            let plain = tokio::task::block_in_place(|| conversation(&headers, &spool))
+                .map_err(Stopped::Malformed)?;
+            if let Some(plain) = plain {
+                let kind = headers
+                    .get(header::CONTENT_TYPE)
+                    .and_then(|v| v.to_str().ok())
+                    .unwrap_or_default()
+                    .to_string();
+                let amended =
+                    shared
+                        .config
+                        .conversation
+                        .request(&target.host, &target.path, &kind, plain);
+                headers.remove(header::CONTENT_ENCODING);
+                let head = spool::head(&method, &target, &headers);
+                spool = Spool::in_memory(&head, &amended);
+            }
+        }
+
+        // With the search as it is now, after the last byte: what the agent read meanwhile counts.
+        let scanner = shared.session.scanner();
+        let mut looked = raw_headers;
+        if let Some(trailers) = &trailers {
+            looked.extend(
+                trailers
+                    .clone()
+                    .into_iter()
+                    .filter_map(|(n, v)| Some((n?, v))),
+            );
+        }
+        let look = || inspect::scan(&scanner, &raw_target, &looked, &spool);
+        let carries = if spool.body_bytes() > 64 << 10 {
+            tokio::task::block_in_place(look)
+        } else {
+            look()
+        }
+        .map_err(Stopped::Malformed)?;
+        Ok(Self {
+            method,
+            target,
+            headers,
+            trailers,
+            spool,
+            version: parts.version,
+            internal,
+            carries,
+        })
+    }
+
+    pub(crate) fn effect(&self, class: Class) -> Effect {
+        let mut fields = BTreeMap::new();
+        let kind = self
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok());
+        if let Some(kind) = kind {
+            fields.insert("content-type".to_string(), kind.to_string());
+        }
+        if let Some(trailers) = &self.trailers {
+            fields.insert("trailers".to_string(), format!("{:?}", written(trailers)));
+        }
+        let about = match (self.spool.body_bytes(), kind) {
+            (0, _) => "no body".to_string(),
+            (bytes, Some(kind)) => format!("{bytes} bytes of {kind}"),
+            (bytes, None) => format!("{bytes} bytes"),
+        };
+        Effect {
+            channel: Channel::Net,
+            operation: Operation::Request(self.method.clone()),
+            object: Object::Party {
+                scheme: self.target.scheme.to_string(),
+                host: self.target.host.clone(),
+                port: self.target.port,
+                path: self.target.path.clone(),
+            },
+            class,
+            gated: Vec::new(),
+            carries: self.carries.clone(),
+            payload: self.spool.payload(),
+            base: None,
+            saw: Vec::new(),
+            fields,
+            about,
+        }
+    }
+
+    /// What has to be written beside a hold to send it later.
+    pub(crate) fn parked(&self) -> Parked {
+        let incidental: HeaderMap = self
+            .headers
+            .iter()
+            .filter(|(name, _)| spool::is_incidental(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let note = Note {
+            kind: "request".into(),
+            version: if self.version == Version::HTTP_2 {
+                "2".into()
+            } else {
+                "1.1".into()
+            },
+            headers: written(&incidental),
+            trailers: self.trailers.as_ref().map(written).unwrap_or_default(),
+        };
+        Parked {
+            // Strings alone always have a JSON form.
+            note: serde_json::to_string(&note).unwrap_or_default(),
+            blob: Some(self.spool.payload().digest.hex()),
+        }
+    }
+}
+
+fn written(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.to_string(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        })
+        .collect()
+}
+
+fn likely_held(policy: &Policy, effect: &Effect) -> bool {
+    let Object::Party { host, port, .. } = &effect.object else {
+        return true;
+    };
+    policy.party(host, *port).is_none()
+        || effect.carries.tokens().next().is_some()
+        || effect.carries.marks().next().is_some()
+}
+
+/// Sends a request upstream, once, under its lease.
+async fn send(
+    shared: &Arc<Shared>,
+    whole: Whole,
+    lease: Lease,
+    mut settle: Settle,
+    shape: Shape,
+) -> Response<Body> {
+    // Spent here: there is no second try with it.
+    drop(lease);
+    match forward(shared, &whole).await {
+        Ok(response) => {
+            settle.answered(response.status().as_str());
+            let belongs = Belongs {
+                settle,
+                host: whole.target.host,
+                path: whole.target.path,
+                internal: whole.internal,
+            };
+            answer::relay(shared, belongs, response)
+        }
+        Err(UpstreamError(why)) => {
+            settle.tell(Err(why.clone()));
+            stub::failed(shape, StatusCode::BAD_GATEWAY, &why)
+        }
+    }
+}
+
+async fn forward(shared: &Arc<Shared>, whole: &Whole) -> Result<Response<Incoming>, UpstreamError> {
+    let mut body = whole.spool.body();
+    if let Some(trailers) = whole.trailers.clone() {
+        body = body
+            .with_trailers(async move { Some(Ok(trailers)) })
+            .boxed_unsync();
+    }
+    let mut request = release::outgoing(
+        &shared.upstream.routes,
+        &shared.config.credentials,
+        &whole.method,
+        &whole.target,
+        &whole.headers,
+        body,
+    )?;
+    let h2 = whole.version == Version::HTTP_2;
+    let offer = match (h2, whole.target.scheme) {
+        (false, _) => Offer::Http1,
+        (true, "http") => Offer::Http2,
+        (true, _) => Offer::Any,
+    };
+    if offer == Offer::Http2 {
+        *request.version_mut() = Version::HTTP_2;
+    }
+    shared.upstream.send(offer, request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn framing_is_said_once() {
+        for (lines, expect) in [
+            (&[][..], true),
+            (&[("content-length", "3")], true),
+            (&[("transfer-encoding", "chunked")], true),
+            (&[("transfer-encoding", "Chunked")], true),
+            (
+                &[("content-length", "3"), ("transfer-encoding", "chunked")],
+                false,
+            ),
+            (&[("content-length", "3"), ("content-length", "3")], false),
+            (&[("transfer-encoding", "gzip, chunked")], false),
+            (&[("transfer-encoding", "xchunked")], false),
+            (
+                &[
+                    ("transfer-encoding", "chunked"),
+                    ("transfer-encoding", "chunked"),
+                ],
+                false,
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, value.parse().unwrap());
+            }
+            assert_eq!(
+                framing(&headers, Version::HTTP_11).is_ok(),
+                expect,
+                "{lines:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The channel as a whole: threads, listeners, shutdown, and the monitor's way back in.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kernel::{Channel, Notice, Refusal};
+use monitor::{Held, Session};
+use store::Lease;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::accept::{self, Place};
+use crate::canonical;
+use crate::config::NetConfig;
+use crate::dns;
+use crate::hold::{Holds, Ruling};
+use crate::names::Names;
+use crate::release::Sender;
+use crate::upstream::{Routes, Upstream};
+
+/// Sockets made inside the agent's network namespace.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// Listeners, transparent: the local address of what they accept is where it was going.
+    pub tcp: Vec<OwnedFd>,
+    /// Port-53 datagram sockets.
+    pub udp: Vec<OwnedFd>,
+}
+
+/// Why the channel could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// Threads or sockets.
+    #[error("the net channel cannot start: {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something in the settings.
+    #[error("the net channel cannot start: {0}")]
+    Config(String),
+}
+
+/// What every connection works with.
+pub(crate) struct Shared {
+    pub(crate) session: Arc<Session>,
+    pub(crate) config: NetConfig,
+    pub(crate) names: Arc<Names>,
+    pub(crate) upstream: Upstream,
+    pub(crate) holds: Arc<Holds>,
+}
+
+impl Shared {
+    /// Records that a request contradicted itself and went nowhere.
+    pub(crate) fn contradiction(&self, place: &Place, method: &str, uri: &::http::Uri, why: &str) {
+        let leads = match &place.target {
+            Some(target) => format!("{} port {}", target.host, target.port),
+            None => "the proxy port".to_string(),
+        };
+        let facts = [
+            (
+                "what",
+                format!("{method} {}", canonical::shown(&uri.to_string())),
+            ),
+            ("connection", leads),
+            ("why", why.to_string()),
+        ];
+        let facts = facts
+            .into_iter()
+            .map(|(name, fact)| (name.to_string(), fact))
+            .collect();
+        self.session.note("refused", facts);
+    }
+}
+
+/// A running net channel.
+pub struct Net {
+    shared: Arc<Shared>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Net {
+    /// Starts serving, and names itself to the session as its net channel.
+    ///
+    /// # Errors
+    /// When the settings are wrong or the system gives no threads or sockets.
+    pub fn start(
+        config: NetConfig,
+        session: Arc<Session>,
+        sockets: Sockets,
+    ) -> Result<Self, NetError> {
+        let io = |what| move |source| NetError::Io { what, source };
+        let routes = routes(&config, &session)?;
+        let committer = Sender::new(
+            Arc::clone(&session),
+            routes.clone(),
+            config.credentials.clone(),
+        );
+        let shared = Arc::new(Shared {
+            upstream: Upstream::new(routes),
+            names: Arc::new(Names::default()),
+            holds: Arc::new(Holds::default()),
+            session: Arc::clone(&session),
+            config,
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(shared.config.threads.max(2))
+            .thread_name("kairos-net")
+            .enable_all()
+            .build()
+            .map_err(io("threads"))?;
+        {
+            let _inside = runtime.enter();
+            for fd in sockets.tcp {
+                let listener = std::net::TcpListener::from(fd);
+                listener.set_nonblocking(true).map_err(io("a listener"))?;
+                let listener = TcpListener::from_std(listener).map_err(io("a listener"))?;
+                runtime.spawn(accept::listen(Arc::clone(&shared), listener));
+            }
+            for fd in sockets.udp {
+                let socket = std::net::UdpSocket::from(fd);
+                let names = Arc::clone(&shared.names);
+                runtime.spawn(async move {
+                    if let Err(error) = dns::serve_udp(names, socket).await {
+                        tracing::error!(%error, "look-ups are not answered any more");
+                    }
+                });
+            }
+        }
+        let channel = Committer {
+            holds: Arc::clone(&shared.holds),
+            session: Arc::clone(&session),
+            sender: committer,
+        };
+        session.attach(Channel::Net, Arc::new(channel));
+        Ok(Self {
+            shared,
+            runtime: Mutex::new(Some(runtime)),
+        })
+    }
+
+    /// Stops serving: connections end, waiting requests are taken back. What is held behind a
+    /// stub can still be carried out or discarded afterwards.
+    pub fn shutdown(&self) {
+        let runtime = self
+            .runtime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_timeout(Duration::from_secs(2));
+        }
+    }
+
+    /// The synthetic IPv4 address of a name (what a look-up inside answers).
+    pub fn address_of(&self, name: &str) -> std::net::Ipv4Addr {
+        crate::names::v4(self.shared.names.number(name))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Routes by the settings and the policy in force.
+fn routes(config: &NetConfig, session: &Arc<Session>) -> Result<Routes, NetError> {
+    let policy = Arc::downgrade(session);
+    let named = Arc::new(move |host: &str, port: u16| {
+        policy
+            .upgrade()
+            .is_some_and(|session| names_exactly(&session, host, port))
+    });
+    Routes::new(&config.upstreams, &config.roots_pem, named)
+        .map_err(|error| NetError::Config(error.0))
+}
+
+/// Whether the policy names exactly this host, not by a pattern.
+pub(crate) fn names_exactly(session: &Session, host: &str, port: u16) -> bool {
+    session.policy().parties.iter().any(|party| {
+        party.hosts.iter().any(|pattern| pattern.0 == host)
+            && (party.ports.is_empty() || party.ports.contains(&port))
+    })
+}
+
+/// The monitor's way back in.
+struct Committer {
+    holds: Arc<Holds>,
+    session: Arc<Session>,
+    sender: Sender,
+}
+
+impl monitor::Channel for Committer {
+    fn commit(&self, held: &Held, lease: Lease) -> Result<String, String> {
+        let waiting = self.holds.take_waiting(held.hold);
+        let result = match waiting {
+            Some(waiting) => {
+                let (report, outcome) = std::sync::mpsc::channel();
+                match waiting.send(Ruling::Go { lease, report }) {
+                    Ok(()) => outcome
+                        .recv()
+                        .unwrap_or_else(|_| Err("the agent hung up before the answer came".into())),
+                    Err(_) => {
+                        Err("the agent does not wait for it any more; it was not sent".into())
+                    }
+                }
+            }
+            None => self.sender.send_parked(held, lease),
+        };
+        self.holds.resolved(held, self.session.blobs());
+        result
+    }
+
+    fn abort(&self, held: &Held, _: &Refusal, notice: &Notice) {
+        if let Some(waiting) = self.holds.take_waiting(held.hold) {
+            // Who has gone meanwhile needs no answer.
+            let _ = waiting.send(Ruling::No(notice.clone()));
+        }
+        self.holds.resolved(held, self.session.blobs());
+    }
+}

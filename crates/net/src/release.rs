@@ -1,0 +1,389 @@
+//! Carrying out what was held: the parked bytes are checked against what was approved, and leave
+//! once, under a lease.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header};
+use base64::Engine as _;
+use http_body_util::BodyExt;
+use kernel::{Digest, Notice, Object, Operation, Refusal};
+use monitor::{Held, Session};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use store::Lease;
+
+use crate::answer::strip_hop_by_hop;
+use crate::config::{Credential, UpstreamRule};
+use crate::inspect;
+use crate::net::names_exactly;
+use crate::spool::{full, read_head};
+use crate::target::Target;
+use crate::upstream::{Body, Offer, Routes, Upstream, UpstreamError};
+
+/// A held request has so long to be answered.
+const ANSWER: Duration = Duration::from_secs(120);
+
+/// What is written beside a hold: everything that is sent but not part of what was approved.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// Always `request`, for readers.
+    pub(crate) kind: String,
+    /// `1.1` or `2`.
+    pub(crate) version: String,
+    /// Incidental headers.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Trailers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trailers: Vec<(String, String)>,
+}
+
+/// Puts a request together for its upstream: canonical target, real credentials.
+pub(crate) fn outgoing(
+    routes: &Routes,
+    credentials: &[Credential],
+    method: &str,
+    target: &Target,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Request<Body>, UpstreamError> {
+    let wrong =
+        |e: &dyn std::fmt::Display| UpstreamError(format!("the request cannot be written: {e}"));
+    let uri = format!(
+        "{}://{}{}{}",
+        target.scheme,
+        target.authority(),
+        routes.prefix(&target.host),
+        target.path
+    );
+    let mut request = Request::new(body);
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|e| wrong(&e))?;
+    *request.uri_mut() = uri
+        .parse()
+        .map_err(|e: ::http::uri::InvalidUri| wrong(&e))?;
+    *request.headers_mut() = with_credentials(credentials, &target.host, headers.clone());
+    let host = HeaderValue::from_str(&target.authority()).map_err(|e| wrong(&e))?;
+    request.headers_mut().insert(header::HOST, host);
+    Ok(request)
+}
+
+/// The headers of a request as they may travel on: nothing that speaks of one connection.
+pub(crate) fn travelling(headers: &HeaderMap) -> HeaderMap {
+    let trailers = headers.get_all(header::TE).iter().any(|v| {
+        v.to_str()
+            .is_ok_and(|v| v.to_ascii_lowercase().contains("trailers"))
+    });
+    let mut headers = headers.clone();
+    strip_hop_by_hop(&mut headers);
+    for name in [
+        header::HOST,
+        header::CONTENT_LENGTH,
+        header::EXPECT,
+        header::PROXY_AUTHORIZATION,
+    ] {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    headers
+}
+
+/// Puts real values where placeholders stand, towards the hosts they are meant for only.
+pub(crate) fn with_credentials(
+    credentials: &[Credential],
+    host: &str,
+    mut headers: HeaderMap,
+) -> HeaderMap {
+    for credential in credentials {
+        if credential.placeholder.is_empty() || !credential.hosts.iter().any(|p| p.matches(host)) {
+            continue;
+        }
+        for value in headers.values_mut() {
+            let Ok(text) = value.to_str() else { continue };
+            let changed = if text.contains(&credential.placeholder) {
+                text.replace(&credential.placeholder, &credential.value)
+            } else {
+                let Some(decoded) =
+                    inspect::basic(value.as_bytes()).and_then(|d| String::from_utf8(d).ok())
+                else {
+                    continue;
+                };
+                if !decoded.contains(&credential.placeholder) {
+                    continue;
+                }
+                let real = decoded.replace(&credential.placeholder, &credential.value);
+                format!(
+                    "Basic {}",
+                    base64::engine::general_purpose::STANDARD.encode(real)
+                )
+            };
+            if let Ok(mut real) = HeaderValue::from_str(&changed) {
+                real.set_sensitive(true);
+                *value = real;
+            }
+        }
+    }
+    headers
+}
+
+/// Sends what was parked, in a runtime of its own: it works while the channel runs, after it was
+/// shut down, and in another process.
+pub(crate) struct Sender {
+    session: Arc<Session>,
+    routes: Routes,
+    credentials: Vec<Credential>,
+}
+
+impl Sender {
+    pub(crate) fn new(session: Arc<Session>, routes: Routes, credentials: Vec<Credential>) -> Self {
+        Self {
+            session,
+            routes,
+            credentials,
+        }
+    }
+
+    /// Sends a held request that nobody waits for, and returns what came of it.
+    pub(crate) fn send_parked(&self, held: &Held, lease: Lease) -> Result<String, String> {
+        if lease.manifest() != held.manifest {
+            return Err("the leave is for another action; nothing was sent".into());
+        }
+        let Operation::Request(method) = &held.effect.operation else {
+            return Err("the connection it belonged to has ended; it was not sent".into());
+        };
+        if held.effect.operation.reads_only() {
+            return Err("nobody waits for its answer any more; it was not sent".into());
+        }
+        let Object::Party {
+            scheme,
+            host,
+            port,
+            path,
+        } = &held.effect.object
+        else {
+            return Err("it is no request; nothing was sent".into());
+        };
+        let scheme = if scheme == "https" { "https" } else { "http" };
+        let target = Target {
+            scheme,
+            host: host.clone(),
+            port: *port,
+            path: path.clone(),
+        };
+        let note: Note = serde_json::from_str(&held.parked.note).map_err(|e| {
+            format!("what was written beside it cannot be read ({e}); nothing was sent")
+        })?;
+        let bytes = self.parked_bytes(held)?;
+        let (first, mut headers, head_bytes) =
+            read_head(&bytes).ok_or("the parked request cannot be read; nothing was sent")?;
+        if first != format!("{method} {}", target.url()) {
+            return Err("the parked request is for another target; nothing was sent".into());
+        }
+        append(&mut headers, &note.headers);
+        let body = bytes::Bytes::from(bytes).slice(head_bytes..);
+        let body = match trailers(&note.trailers) {
+            None => full(body),
+            Some(trailers) => full(body)
+                .with_trailers(async move { Some(Ok(trailers)) })
+                .boxed_unsync(),
+        };
+        let mut request = outgoing(
+            &self.routes,
+            &self.credentials,
+            method,
+            &target,
+            &headers,
+            body,
+        )
+        .map_err(|e| format!("{e}; nothing was sent"))?;
+        let offer = if note.version == "2" {
+            Offer::Any
+        } else {
+            Offer::Http1
+        };
+        *request.version_mut() = Version::HTTP_11;
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| format!("no runtime to send it with ({e}); nothing was sent"))?
+            .block_on(deliver(
+                &Upstream::new(self.routes.clone()),
+                offer,
+                request,
+                lease,
+            ))
+    }
+
+    /// The parked bytes, if they are still what was approved.
+    fn parked_bytes(&self, held: &Held) -> Result<Vec<u8>, String> {
+        let payload = held.effect.payload;
+        let mut bytes = Vec::new();
+        self.session
+            .blobs()
+            .open(&payload.digest)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(|e| {
+                format!("the parked request is not there any more ({e}); nothing was sent")
+            })?;
+        let digest = Digest(Sha256::digest(&bytes).into());
+        if digest != payload.digest || bytes.len() as u64 != payload.bytes {
+            return Err(
+                "the parked request was changed after it was approved; nothing was sent".into(),
+            );
+        }
+        Ok(bytes)
+    }
+}
+
+/// Lets one request go, under its lease, and reads the answer to its end.
+async fn deliver(
+    upstream: &Upstream,
+    offer: Offer,
+    request: Request<Body>,
+    lease: Lease,
+) -> Result<String, String> {
+    // Spent here: there is no second try with it.
+    drop(lease);
+    let sent = async {
+        let response = upstream.send(offer, request).await.map_err(|e| e.0)?;
+        let status = response.status();
+        let mut body = response.into_body();
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => bytes += frame.data_ref().map_or(0, bytes::Bytes::len),
+                Err(error) => {
+                    return Ok(format!(
+                        "{status}, {bytes} bytes, then the connection broke: {error}"
+                    ));
+                }
+            }
+        }
+        Ok(format!("{status}, {bytes} bytes"))
+    };
+    match tokio::time::timeout(ANSWER, sent).await {
+        Ok(result) => result,
+        Err(_) => Err(format!(
+            "sent, but no answer within {} s; whether it arrived is not known",
+            ANSWER.as_secs()
+        )),
+    }
+}
+
+/// Reads trailers back.
+pub(crate) fn trailers(written: &[(String, String)]) -> Option<HeaderMap> {
+    if written.is_empty() {
+        return None;
+    }
+    let mut trailers = HeaderMap::new();
+    append(&mut trailers, written);
+    Some(trailers)
+}
+
+fn append(headers: &mut HeaderMap, written: &[(String, String)]) {
+    for (name, value) in written {
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(value),
+        ) {
+            headers.append(name, value);
+        }
+    }
+}
+
+/// Carries out what is held after its session has ended, in another process.
+pub struct OfflineSender {
+    sender: Sender,
+}
+
+impl std::fmt::Debug for OfflineSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OfflineSender")
+    }
+}
+
+impl OfflineSender {
+    /// Makes one with the settings that the session had. Attach it as the session's net channel.
+    ///
+    /// # Errors
+    /// When an upstream or a root certificate cannot be used.
+    pub fn new(
+        session: Arc<Session>,
+        upstreams: &[UpstreamRule],
+        roots_pem: &[Vec<u8>],
+        credentials: Vec<Credential>,
+    ) -> Result<Self, String> {
+        let policy = Arc::downgrade(&session);
+        let named = Arc::new(move |host: &str, port: u16| {
+            policy
+                .upgrade()
+                .is_some_and(|session| names_exactly(&session, host, port))
+        });
+        let routes = Routes::new(upstreams, roots_pem, named).map_err(|e| e.0)?;
+        Ok(Self {
+            sender: Sender::new(session, routes, credentials),
+        })
+    }
+}
+
+impl monitor::Channel for OfflineSender {
+    fn commit(&self, held: &Held, lease: Lease) -> Result<String, String> {
+        let result = self.sender.send_parked(held, lease);
+        self.discard(held);
+        result
+    }
+
+    fn abort(&self, held: &Held, _: &Refusal, _: &Notice) {
+        self.discard(held);
+    }
+}
+
+impl OfflineSender {
+    fn discard(&self, held: &Held) {
+        let digest = held.effect.payload.digest;
+        let shared = self
+            .sender
+            .session
+            .held()
+            .iter()
+            .any(|other| other.hold != held.hold && other.effect.payload.digest == digest);
+        // A failure leaves private bytes behind and changes nothing else.
+        if !shared && let Err(error) = self.sender.session.blobs().remove(&digest) {
+            tracing::warn!(%error, "parked bytes cannot be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::policy::HostPattern;
+
+    #[test]
+    fn credentials_go_to_their_hosts_only() {
+        let credentials = [Credential {
+            placeholder: "KAIROS_TOKEN".into(),
+            value: "real".into(),
+            hosts: vec![HostPattern("api.example".into())],
+        }];
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            "authorization",
+            HeaderValue::from_static("Bearer KAIROS_TOKEN"),
+        );
+        let coded = base64::engine::general_purpose::STANDARD.encode("me:KAIROS_TOKEN");
+        headers.insert("x-basic", format!("Basic {coded}").parse().unwrap());
+        let real = with_credentials(&credentials, "api.example", headers.clone());
+        assert_eq!(real["authorization"], "Bearer real");
+        assert_eq!(
+            inspect::basic(real["x-basic"].as_bytes()).unwrap(),
+            b"me:real"
+        );
+        assert_eq!(
+            with_credentials(&credentials, "evil.example", headers.clone()),
+            headers
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! What the agent is answered when nothing is sent: a stub for what is held, a notice for what
+//! is refused, a reason for what failed. In the shape that the client expects.
+
+use ::http::header::{ACCEPT, CONTENT_TYPE};
+use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use kernel::Notice;
+use serde_json::json;
+
+use crate::hold::Stub;
+use crate::net::Shared;
+use crate::spool::full;
+use crate::upstream::Body;
+
+/// How a client wants to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// JSON.
+    Json,
+    /// Plain text.
+    Text,
+    /// A status in the trailers.
+    Grpc,
+}
+
+impl Shape {
+    /// What its headers say.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let text = |name| {
+            headers
+                .get(name)
+                .and_then(|v: &HeaderValue| v.to_str().ok())
+                .unwrap_or_default()
+                .to_ascii_lowercase()
+        };
+        let (accept, content) = (text(ACCEPT), text(CONTENT_TYPE));
+        if content.starts_with("application/grpc") {
+            Self::Grpc
+        } else if accept.contains("json") || (content.contains("json") && !accept.contains("text/"))
+        {
+            Self::Json
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// The stand-in answer for a held request.
+pub(crate) fn held(shared: &Shared, shape: Shape, stub: &Stub) -> Response<Body> {
+    let text = with_pending(shared, &stub.notice.text);
+    let fields = json!({
+        "status": "accepted", "id": stub.mark, "held": stub.hold.to_string(), "message": text,
+    });
+    answer(shape, StatusCode::ACCEPTED, "held", &text, &fields)
+}
+
+/// The answer to a refused request.
+pub(crate) fn refused(shared: &Shared, shape: Shape, notice: &Notice) -> Response<Body> {
+    let text = with_pending(shared, &notice.text);
+    let fields = json!({ "error": { "type": "refused", "message": text } });
+    let response = answer(shape, StatusCode::FORBIDDEN, "refused", &text, &fields);
+    shared.session.told(notice, "answer");
+    response
+}
+
+/// The answer to a request that contradicts itself.
+pub(crate) fn malformed(shape: Shape, status: StatusCode, why: &str) -> Response<Body> {
+    let text = format!("[Kairos] Nothing was sent: {why}.");
+    let fields = json!({ "error": { "type": "malformed", "message": text } });
+    answer(shape, status, "refused", &text, &fields)
+}
+
+/// The answer when the other side could not be reached or understood.
+pub(crate) fn failed(shape: Shape, status: StatusCode, why: &str) -> Response<Body> {
+    let text = format!("[Kairos] The request was allowed but failed: {why}.");
+    let fields = json!({ "error": { "type": "upstream", "message": text } });
+    answer(shape, status, "failed", &text, &fields)
+}
+
+fn with_pending(shared: &Shared, text: &str) -> String {
+    let mut text = text.to_string();
+    for pending in (shared.config.pending_notices)() {
+        text.push_str("\n\n");
+        text.push_str(&pending);
+    }
+    text
+}
+
+fn answer(
+    shape: Shape,
+    status: StatusCode,
+    decision: &'static str,
+    text: &str,
+    fields: &serde_json::Value,
+) -> Response<Body> {
+    let (status, kind, body) = match shape {
+        Shape::Json => (status, "application/json", format!("{fields}\n")),
+        Shape::Text => (status, "text/plain; charset=utf-8", format!("{text}\n")),
+        Shape::Grpc => (StatusCode::OK, "application/grpc", String::new()),
+    };
+    let mut response = Response::new(full(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert("kairos-decision", HeaderValue::from_static(decision));
+    headers.insert("cache-control", HeaderValue::from_static("no-store"));
+    if shape == Shape::Grpc {
+        // PERMISSION_DENIED, or UNAVAILABLE when the other side failed.
+        let code = if decision == "failed" { "14" } else { "7" };
+        headers.insert("grpc-status", HeaderValue::from_static(code));
+        let message = percent(text);
+        if let Ok(value) = HeaderValue::from_str(&message) {
+            headers.insert("grpc-message", value);
+        }
+    }
+    response
+}
+
+/// A status message as gRPC wants it: printable ASCII, everything else percent-encoded.
+fn percent(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if (0x20..0x7f).contains(&byte) && byte != b'%' {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        for (accept, content, expect) in [
+            ("", "", Shape::Text),
+            ("*/*", "application/x-www-form-urlencoded", Shape::Text),
+            ("*/*", "application/json", Shape::Json),
+            ("application/json", "", Shape::Json),
+            ("application/vnd.github+json", "", Shape::Json),
+            (
+                "text/html, application/xml",
+                "application/json",
+                Shape::Text,
+            ),
+            ("", "application/grpc+proto", Shape::Grpc),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content));
+            assert_eq!(Shape::of(&headers), expect, "{accept} {content}");
+        }
+    }
+}

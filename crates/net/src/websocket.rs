@@ -1,0 +1,405 @@
+//! WebSocket: the handshake is judged as a request, and then each message on its own. Frames are
+//! read here, so compression is not offered upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::{self, HeaderMap};
+use ::http::{Method, Request, Response, StatusCode, Version};
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use kernel::{Channel, Class, Content, Digest, Effect, Object, Operation, Payload, Source};
+use store::Parked;
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::answer::{self, Belongs};
+use crate::ask::{Asked, Settle, ask};
+use crate::http::Whole;
+use crate::net::Shared;
+use crate::release;
+use crate::spool::full;
+use crate::stub::{self, Shape};
+use crate::target::Target;
+use crate::upstream::{Body, Offer, UpstreamError};
+
+/// A message may be this large.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// So much of a message is told to the monitor.
+const TOLD_BYTES_MAX: usize = 1 << 20;
+/// Messages on their way to the agent.
+const QUEUE_MAX: usize = 16;
+/// The other side has so long to answer a close.
+const CLOSING: Duration = Duration::from_secs(5);
+/// A close frame holds this much text.
+const REASON_BYTES_MAX: usize = 123;
+
+/// Whether a request asks to become a WebSocket.
+pub(crate) fn is_upgrade<B>(request: &Request<B>) -> bool {
+    let says = |name, word: &str| {
+        request
+            .headers()
+            .get_all(name)
+            .iter()
+            .any(|v: &::http::HeaderValue| {
+                v.to_str()
+                    .is_ok_and(|v| v.split(',').any(|w| w.trim().eq_ignore_ascii_case(word)))
+            })
+    };
+    *request.method() == Method::GET
+        && request.version() == Version::HTTP_11
+        && says(header::UPGRADE, "websocket")
+        && says(header::CONNECTION, "upgrade")
+}
+
+/// Judges the handshake, makes the same one upstream, and then carries messages.
+pub(crate) async fn open(
+    shared: &Arc<Shared>,
+    target: Target,
+    mut request: Request<Incoming>,
+    shape: Shape,
+) -> Response<Body> {
+    let agent = hyper::upgrade::on(&mut request);
+    let whole = match Whole::read(shared, target, request).await {
+        Ok(whole) => whole,
+        Err(stopped) => return stopped.response(shape),
+    };
+    let keep = || whole.spool.keep(shared.session.blobs());
+    let (lease, mut settle) =
+        match ask(shared, whole.effect(Class::Blocking), whole.parked(), keep).await {
+            Asked::Go(lease, settle) => (lease, settle),
+            Asked::No(notice) => return stub::refused(shared, shape, &notice),
+            Asked::Undecided(why) => {
+                return stub::malformed(shape, StatusCode::SERVICE_UNAVAILABLE, why);
+            }
+        };
+    // Spent here: there is no second try with it.
+    drop(lease);
+    let mut response = match handshake(shared, &whole).await {
+        Ok(response) => response,
+        Err(UpstreamError(why)) => {
+            settle.tell(Err(why.clone()));
+            return stub::failed(shape, StatusCode::BAD_GATEWAY, &why);
+        }
+    };
+    settle.answered(response.status().as_str());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let Target { host, path, .. } = whole.target;
+        let belongs = Belongs {
+            settle,
+            host,
+            path,
+            internal: whole.internal,
+        };
+        return answer::relay(shared, belongs, response);
+    }
+    let upstream = hyper::upgrade::on(&mut response);
+    let relay = Relay {
+        shared: Arc::clone(shared),
+        target: whole.target,
+        internal: whole.internal,
+    };
+    tokio::spawn(async move {
+        match tokio::try_join!(agent, upstream) {
+            Ok((agent, upstream)) => relay.run(agent, upstream, settle).await,
+            Err(error) => settle_broken(settle, &error.to_string()),
+        }
+    });
+    let mut accepted = Response::new(full(""));
+    *accepted.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    for (name, value) in response.headers() {
+        if *name != header::SEC_WEBSOCKET_EXTENSIONS && *name != header::CONTENT_LENGTH {
+            accepted.headers_mut().append(name.clone(), value.clone());
+        }
+    }
+    accepted
+}
+
+fn settle_broken(mut settle: Settle, why: &str) {
+    settle.tell(Err(format!("the connection was not upgraded: {why}")));
+}
+
+/// The agent's handshake, made upstream on a connection of its own.
+async fn handshake(
+    shared: &Arc<Shared>,
+    whole: &Whole,
+) -> Result<Response<Incoming>, UpstreamError> {
+    let Target {
+        scheme, host, port, ..
+    } = &whole.target;
+    let wire = shared
+        .upstream
+        .routes
+        .connect(host, *port, *scheme == "https", Offer::Http1)
+        .await?;
+    let wrong = |e: hyper::Error| UpstreamError(format!("`{host}` broke the connection off: {e}"));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
+        .await
+        .map_err(wrong)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "an upstream connection ended");
+        }
+    });
+    let mut headers: HeaderMap = whole.headers.clone();
+    headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
+    headers.insert(
+        header::UPGRADE,
+        ::http::HeaderValue::from_static("websocket"),
+    );
+    headers.insert(
+        header::CONNECTION,
+        ::http::HeaderValue::from_static("Upgrade"),
+    );
+    let mut request = release::outgoing(
+        &shared.upstream.routes,
+        &shared.config.credentials,
+        &whole.method,
+        &whole.target,
+        &headers,
+        full(""),
+    )?;
+    // On a connection of its own the request target is the path alone.
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |pq| pq.as_str())
+        .to_string();
+    *request.uri_mut() = path
+        .parse()
+        .map_err(|e| UpstreamError(format!("the request cannot be written: {e}")))?;
+    sender.send_request(request).await.map_err(wrong)
+}
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Carries messages of one WebSocket.
+struct Relay {
+    shared: Arc<Shared>,
+    target: Target,
+    internal: bool,
+}
+
+impl Relay {
+    async fn run(self, agent: Upgraded, upstream: Upgraded, mut settle: Settle) {
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let agent: Socket =
+            WebSocketStream::from_raw_socket(TokioIo::new(agent), Role::Server, Some(config)).await;
+        let upstream: Socket =
+            WebSocketStream::from_raw_socket(TokioIo::new(upstream), Role::Client, Some(config))
+                .await;
+        let (mut to_agent, from_agent) = agent.split();
+        let (to_upstream, from_upstream) = upstream.split();
+        let (agent_queue, mut queued) = mpsc::channel::<Message>(QUEUE_MAX);
+
+        let writer = async {
+            while let Some(message) = queued.recv().await {
+                let last = message.is_close();
+                if to_agent.send(message).await.is_err() || last {
+                    break;
+                }
+            }
+            // The agent may be gone already.
+            let _ = to_agent.close().await;
+        };
+        let queue = agent_queue.clone();
+        let carry = async {
+            tokio::select! {
+                () = self.outwards(from_agent, to_upstream, queue) => 0,
+                bytes = self.backwards(from_upstream, agent_queue) => bytes,
+            }
+        };
+        let (bytes, ()) = tokio::join!(carry, writer);
+        settle.tell(Ok(format!("101, {bytes} bytes back")));
+    }
+
+    /// Messages of the agent, each judged, until either side ends.
+    async fn outwards(
+        &self,
+        mut from_agent: SplitStream<Socket>,
+        mut to_upstream: SplitSink<Socket, Message>,
+        queue: mpsc::Sender<Message>,
+    ) {
+        loop {
+            let message = match from_agent.next().await {
+                Some(Ok(Message::Close(frame))) => {
+                    // Either end may be gone already; the other side's answer comes back.
+                    let _ = to_upstream.send(Message::Close(frame)).await;
+                    tokio::time::sleep(CLOSING).await;
+                    return;
+                }
+                // Each side's own end answers pings.
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+                Some(Ok(message)) => message,
+                Some(Err(error)) => {
+                    let _ = queue.send(Message::Close(closing(&error))).await;
+                    let _ = to_upstream.close().await;
+                    return;
+                }
+                None => {
+                    let _ = to_upstream.close().await;
+                    return;
+                }
+            };
+            match self.judged(message).await {
+                Ok((message, settle)) => {
+                    let sent = to_upstream.send(message).await;
+                    if let Some(mut settle) = settle {
+                        settle.tell(
+                            sent.as_ref()
+                                .map(|()| "sent".to_string())
+                                .map_err(ToString::to_string),
+                        );
+                    }
+                    if sent.is_err() {
+                        return;
+                    }
+                }
+                Err(text) => {
+                    let _ = queue.send(Message::Close(Some(refusal(&text)))).await;
+                    let _ = to_upstream.close().await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Messages of the other side, until it ends; their size.
+    async fn backwards(
+        &self,
+        mut from_upstream: SplitStream<Socket>,
+        queue: mpsc::Sender<Message>,
+    ) -> usize {
+        let mut bytes = 0;
+        while let Some(Ok(message)) = from_upstream.next().await {
+            match &message {
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
+                Message::Text(text) => self.told(text.as_bytes()),
+                Message::Binary(data) => self.told(data),
+                Message::Close(_) => {}
+            }
+            bytes += message.len();
+            let last = message.is_close();
+            if queue.send(message).await.is_err() || last {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// The message as it may leave, or what the agent is told instead.
+    async fn judged(&self, message: Message) -> Result<(Message, Option<Settle>), String> {
+        let (host, path) = (&self.target.host, &self.target.path);
+        // By the policy as it is now: it may have changed since the handshake.
+        let internal = self
+            .shared
+            .session
+            .policy()
+            .internal(host, self.target.port, "GET", path);
+        let message = match message {
+            Message::Text(text) if internal => {
+                let hook = &self.shared.config.conversation;
+                Message::Text(hook.ws_message(host, path, text.to_string()).into())
+            }
+            other => other,
+        };
+        let (kind, bytes): (&str, Bytes) = match &message {
+            Message::Text(text) => ("text", Bytes::copy_from_slice(text.as_bytes())),
+            Message::Binary(data) => ("binary", data.clone()),
+            _ => return Ok((message, None)),
+        };
+        let scanner = self.shared.session.scanner();
+        if scanner.is_broken() {
+            return Err("the search for sensitive content cannot be built".into());
+        }
+        let scheme = if self.target.scheme == "https" {
+            "wss"
+        } else {
+            "ws"
+        };
+        let effect = Effect {
+            channel: Channel::Net,
+            operation: Operation::Message,
+            object: Object::Party {
+                scheme: scheme.into(),
+                host: host.clone(),
+                port: self.target.port,
+                path: path.clone(),
+            },
+            class: Class::Blocking,
+            gated: Vec::new(),
+            carries: scanner.scan(&bytes),
+            payload: Payload {
+                digest: Digest::of(&bytes),
+                bytes: bytes.len() as u64,
+            },
+            base: None,
+            saw: Vec::new(),
+            fields: [("frame".to_string(), kind.to_string())].into(),
+            about: format!("{} bytes of {kind}", bytes.len()),
+        };
+        let blob = Some(effect.payload.digest.hex());
+        let parked = Parked {
+            note: r#"{"kind":"message"}"#.into(),
+            blob,
+        };
+        let keep = || self.shared.session.blobs().put(&bytes).map(|_| ());
+        match ask(&self.shared, effect, parked, keep).await {
+            Asked::Go(lease, settle) => {
+                drop(lease);
+                Ok((message, Some(settle)))
+            }
+            Asked::No(notice) => Err(notice.text),
+            Asked::Undecided(why) => Err(why.to_string()),
+        }
+    }
+
+    /// Content that reaches the agent.
+    fn told(&self, bytes: &[u8]) {
+        let Target { host, path, .. } = &self.target;
+        if self.internal {
+            self.shared.config.conversation.answer(host, path, bytes);
+        } else if bytes.len() <= TOLD_BYTES_MAX {
+            self.shared.session.incoming(kernel::Incoming {
+                channel: Channel::Net,
+                source: Source::Party(host.clone()),
+                content: Content::new(bytes.to_vec()),
+            });
+        }
+    }
+}
+
+/// What an unreadable frame is answered.
+fn closing(error: &Error) -> Option<CloseFrame> {
+    let code = match error {
+        Error::Capacity(_) => CloseCode::Size,
+        Error::Utf8(_) => CloseCode::Invalid,
+        Error::Protocol(_) => CloseCode::Protocol,
+        _ => return None,
+    };
+    Some(CloseFrame {
+        code,
+        reason: "".into(),
+    })
+}
+
+/// A refusal that fits into a close frame.
+fn refusal(text: &str) -> CloseFrame {
+    let mut end = text.len().min(REASON_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    CloseFrame {
+        code: CloseCode::Policy,
+        reason: text.get(..end).unwrap_or_default().to_string().into(),
+    }
+}
