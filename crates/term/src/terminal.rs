@@ -34,14 +34,20 @@ pub enum Signal {
     Continue,
 }
 
+/// Told each line that the principal types.
+pub type OnTask = Box<dyn FnMut(&str) + Send>;
+
+/// Told each signal.
+pub type OnSignal = Box<dyn FnMut(Signal) + Send>;
+
 /// Who is told what. Each is called from a thread of this crate, must not wait for the end of the
 /// session, and should return soon: until `task` returns, the agent does not see the line that was
 /// entered.
 pub struct Callbacks {
     /// Gets each line that the principal types.
-    pub task: Box<dyn FnMut(&str) + Send>,
+    pub task: OnTask,
     /// Gets each signal.
-    pub signal: Box<dyn FnMut(Signal) + Send>,
+    pub signal: OnSignal,
 }
 
 impl fmt::Debug for Callbacks {
@@ -224,8 +230,8 @@ impl Suspender {
 
 /// What the threads have in common.
 pub(crate) struct Shared {
-    task: Mutex<Box<dyn FnMut(&str) + Send>>,
-    signal: Mutex<Box<dyn FnMut(Signal) + Send>>,
+    task: Mutex<OnTask>,
+    signal: Mutex<OnSignal>,
     /// The principal's terminal, if the agent has a pseudo-terminal.
     tty: Option<Tty>,
     /// Whether the keyboard is carried to the pseudo-terminal, in raw mode.
