@@ -1,0 +1,219 @@
+//! The owner's directory as it is on the host. Read only, and never through a symbolic link:
+//! directories are opened beneath the root, everything else by name within its directory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Kind, Version};
+use crate::path::split;
+
+/// Directories kept open; the rest are opened again when needed.
+const DIRS_OPEN_MAX: usize = 256;
+
+/// The owner's directory.
+#[derive(Debug)]
+pub(crate) struct Base {
+    root: Arc<OwnedFd>,
+    path: PathBuf,
+    dirs: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+}
+
+impl Base {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let root = rustix::fs::open(
+            path,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            root: Arc::new(root),
+            path: path.to_path_buf(),
+            dirs: Mutex::default(),
+        })
+    }
+
+    /// Where it lies, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A descriptor of a directory, good as a starting point only (`O_PATH`).
+    pub(crate) fn dir(&self, path: &[u8]) -> Result<Arc<OwnedFd>> {
+        if path.is_empty() {
+            return Ok(Arc::clone(&self.root));
+        }
+        if let Some(fd) = self.dirs.lock().get(path) {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(self.dir_now(path)?);
+        let mut dirs = self.dirs.lock();
+        if dirs.len() >= DIRS_OPEN_MAX {
+            dirs.clear();
+        }
+        dirs.insert(path.to_vec(), Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// The same, not from memory: what lies there at this moment.
+    pub(crate) fn dir_now(&self, path: &[u8]) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.open_beneath(path, flags)
+    }
+
+    /// Forgets open directories, because names on the host have changed.
+    pub(crate) fn forget_dirs(&self) {
+        self.dirs.lock().clear();
+    }
+
+    pub(crate) fn stat(&self, path: &[u8]) -> Result<Stat> {
+        match split(path) {
+            None => rustix::fs::fstat(&*self.root),
+            Some((parent, name)) => {
+                rustix::fs::statat(&*self.dir(parent)?, name, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        }
+    }
+
+    /// What lies at a path now; `None` when nothing does.
+    pub(crate) fn version(&self, path: &[u8]) -> Result<Option<Version>> {
+        let found = match split(path) {
+            None => rustix::fs::fstat(&*self.root),
+            Some((parent, name)) => self
+                .dir_now(parent)
+                .and_then(|dir| rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)),
+        };
+        match found {
+            Ok(stat) => {
+                let mut version = Version::of(&stat);
+                if version.kind == Kind::Symlink {
+                    version.target = Some(self.readlink(path)?);
+                }
+                Ok(Some(version))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a regular file for reading; nothing else is ever opened (a FIFO would wait, a device
+    /// would act).
+    pub(crate) fn open_file(&self, path: &[u8]) -> Result<(File, Stat)> {
+        let (parent, name) = split(path).ok_or(Errno::ISDIR)?;
+        let dir = self.dir(parent)?;
+        let stat = rustix::fs::statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if Kind::of_mode(stat.st_mode) != Kind::File {
+            return Err(Errno::INVAL);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&*dir, name, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => rustix::fs::openat(&*dir, name, flags, Mode::empty())?,
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        if Kind::of_mode(stat.st_mode) != Kind::File {
+            return Err(Errno::INVAL);
+        }
+        Ok((File::from(file), stat))
+    }
+
+    pub(crate) fn readlink(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let (parent, name) = split(path).ok_or(Errno::INVAL)?;
+        Ok(rustix::fs::readlinkat(&*self.dir(parent)?, name, Vec::new())?.into_bytes())
+    }
+
+    /// Names in a directory with their kinds (`None` where the file system does not tell).
+    pub(crate) fn list(&self, path: &[u8]) -> Result<Vec<(Vec<u8>, Option<Kind>)>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match self.open_beneath(path, flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => self.open_beneath(path, flags)?,
+            other => other?,
+        };
+        let mut names = Vec::new();
+        let mut dir = Dir::new(fd)?;
+        while let Some(entry) = dir.read() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push((name.to_vec(), kind_of(entry.file_type())));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Extended attributes in the `user.` name space.
+    pub(crate) fn xattrs(&self, path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        match split(path) {
+            None => xattrs_of(format!("/proc/self/fd/{}/.", self.root.as_raw_fd()).as_bytes()),
+            Some((parent, name)) => {
+                let dir = self.dir(parent)?;
+                let mut proc_path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+                proc_path.extend_from_slice(name);
+                xattrs_of(&proc_path)
+            }
+        }
+    }
+
+    pub(crate) fn statfs(&self) -> Result<rustix::fs::StatVfs> {
+        rustix::fs::fstatvfs(&*self.root)
+    }
+
+    fn open_beneath(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
+        let path: &[u8] = if path.is_empty() { b"." } else { path };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        loop {
+            match rustix::fs::openat2(&*self.root, path, flags, Mode::empty(), resolve) {
+                // A rename elsewhere on the host made the kernel unsure; it asks to try again.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+fn kind_of(file_type: FileType) -> Option<Kind> {
+    Some(match file_type {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
+        FileType::Unknown => return None,
+    })
+}
+
+/// `user.` attributes of what lies at a path whose directory is pinned by a descriptor.
+fn xattrs_of(path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut names = vec![0u8; 4096];
+    let len = loop {
+        match rustix::fs::llistxattr(path, &mut names[..]) {
+            Ok(len) => break len,
+            Err(Errno::RANGE) if names.len() < 1 << 20 => names.resize(names.len() * 4, 0),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(found),
+            Err(error) => return Err(error),
+        }
+    };
+    for name in names.get(..len).unwrap_or_default().split(|b| *b == 0) {
+        if !name.starts_with(b"user.") {
+            continue;
+        }
+        let mut value = vec![0u8; 65536];
+        match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+            Ok(len) => {
+                value.truncate(len);
+                found.insert(name.to_vec(), value);
+            }
+            Err(Errno::NODATA) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

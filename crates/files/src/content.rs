@@ -1,0 +1,643 @@
+//! Copy-on-write semantics over content and attributes: open, read, write, truncate, chmod,
+//! extended attributes. A base file is copied when it is first opened for writing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use kernel::FileOp;
+use rustix::fs::{FallocateFlags, SeekFrom, Timestamps};
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Attr, Kind, Time, Version};
+use crate::overlay::{Found, Overlay, refuse_privileged};
+use crate::tree::{Ino, State};
+use crate::upper::Entry;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) write: bool,
+    pub(crate) truncate: bool,
+}
+
+/// What an open gave.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Whether the kernel may keep what it has read before.
+    pub(crate) keep_cache: bool,
+    /// Base content that the agent can read from now on and that was not reported yet.
+    pub(crate) report: Option<Report>,
+}
+
+/// Base content to be reported as an incoming event.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) tree: String,
+    pub(crate) path: Vec<u8>,
+    pub(crate) file: Arc<File>,
+    pub(crate) size: u64,
+}
+
+/// Attributes to be set; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<Time>,
+    pub(crate) mtime: Option<Time>,
+}
+
+impl Overlay {
+    pub(crate) fn getattr(&self, ino: Ino) -> Result<Found> {
+        let mut state = self.lock();
+        state.refresh(ino)?;
+        state.found(ino)
+    }
+
+    pub(crate) fn setattr(&self, ino: Ino, change: Change) -> Result<Found> {
+        let mut grown = false;
+        if let Some(size) = change.size {
+            self.writable(ino)?;
+            self.copy_up(ino, size == 0)?;
+            self.data_file(ino)?.set_len(size).map_err(|e| errno(&e))?;
+            grown = true;
+        }
+        let mut state = self.lock();
+        let node = state.node(ino)?;
+        let (tree, mut attr, kind) = (node.tree, node.attr, node.kind);
+        state.tree(tree)?;
+        if let Some(mode) = change.mode {
+            refuse_privileged(kind, mode)?;
+            attr.mode = mode & 0o7777;
+        }
+        let root = rustix::process::geteuid().is_root();
+        for (now, wanted) in [(&mut attr.uid, change.uid), (&mut attr.gid, change.gid)] {
+            if let Some(wanted) = wanted {
+                if wanted != *now && !root {
+                    return Err(Errno::PERM);
+                }
+                *now = wanted;
+            }
+        }
+        let now = Time::now();
+        if grown {
+            attr.mtime = now;
+        }
+        attr.atime = change.atime.unwrap_or(attr.atime);
+        attr.mtime = change.mtime.unwrap_or(attr.mtime);
+        attr.ctime = now;
+        let staged = change.mode.is_some()
+            || change.uid.is_some()
+            || change.gid.is_some()
+            || change.atime.is_some()
+            || change.mtime.is_some();
+        if staged {
+            let paths = state.cover_all(ino)?;
+            if let Some(path) = paths.first() {
+                let op = FileOp::Attributes;
+                if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+                    self.check(&state, tree, path, op)?;
+                }
+                let Attr {
+                    mode,
+                    uid,
+                    gid,
+                    atime,
+                    mtime,
+                    ..
+                } = attr;
+                let path = path.clone();
+                state.record(
+                    tree,
+                    &Entry::Attr {
+                        path,
+                        mode,
+                        uid,
+                        gid,
+                        atime,
+                        mtime,
+                    },
+                )?;
+            }
+        }
+        let node = state.node_mut(ino)?;
+        let size = node.attr.size;
+        node.attr = Attr { size, ..attr };
+        node.attr_staged |= staged;
+        if change.mtime.is_some()
+            && let (Some(id), file) = (node.data, node.file.clone())
+        {
+            let file = match file {
+                Some(file) => file,
+                None => Arc::new(state.tree(tree)?.upper.open_data(id)?),
+            };
+            let times = Timestamps {
+                last_access: attr.atime.spec(),
+                last_modification: attr.mtime.spec(),
+            };
+            rustix::fs::futimens(&*file, &times)?;
+        }
+        state.refresh(ino)?;
+        state.touch_node(ino);
+        state.found(ino)
+    }
+
+    pub(crate) fn open(&self, ino: Ino, how: How) -> Result<Opened> {
+        if how.write || how.truncate {
+            self.writable(ino)?;
+            let report = if how.truncate {
+                None
+            } else {
+                self.report_base(ino)?
+            };
+            self.copy_up(ino, how.truncate)?;
+            let opened = self.open_existing(ino, true)?;
+            if how.truncate {
+                self.truncate(ino)?;
+            }
+            return Ok(Opened { report, ..opened });
+        }
+        self.open_existing(ino, false)
+    }
+
+    /// Takes a handle on a file that was just created.
+    pub(crate) fn open_created(&self, ino: Ino) -> Result<()> {
+        let mut state = self.lock();
+        let node = state.node_mut(ino)?;
+        node.opens += 1;
+        node.writers += 1;
+        Ok(())
+    }
+
+    pub(crate) fn release(&self, ino: Ino, write: bool) {
+        let mut state = self.lock();
+        let Some(node) = state.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.opens = node.opens.saturating_sub(1);
+        if write {
+            node.writers = node.writers.saturating_sub(1);
+        }
+        if node.opens == 0 {
+            node.file = None;
+        }
+        state.reap(ino);
+    }
+
+    /// What open handles of a node read and write.
+    pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
+        self.lock().node(ino)?.file.clone().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        let file = {
+            let state = self.lock();
+            let node = state.node(ino)?;
+            // A handle for writing made a copy first.
+            node.data.ok_or(Errno::BADF)?;
+            node.file.clone().ok_or(Errno::BADF)?
+        };
+        file.write_all_at(data, offset).map_err(|e| errno(&e))?;
+        let mut state = self.lock();
+        let now = Time::now();
+        let node = state.node_mut(ino)?;
+        node.attr.size = node.attr.size.max(offset + data.len() as u64);
+        (node.attr.mtime, node.attr.ctime) = (now, now);
+        state.touch_node(ino);
+        Ok(())
+    }
+
+    pub(crate) fn allocate(&self, ino: Ino, mode: u32, offset: u64, length: u64) -> Result<()> {
+        let file = self.file(ino)?;
+        let mode = FallocateFlags::from_bits(mode).ok_or(Errno::OPNOTSUPP)?;
+        rustix::fs::fallocate(&*file, mode, offset, length)?;
+        self.written(ino)
+    }
+
+    pub(crate) fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        let file = self.file(ino)?;
+        rustix::fs::seek(
+            &*file,
+            if data {
+                SeekFrom::Data(offset)
+            } else {
+                SeekFrom::Hole(offset)
+            },
+        )
+    }
+
+    pub(crate) fn copy_range(
+        &self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        length: usize,
+    ) -> Result<usize> {
+        let (source, target) = (self.file(from.0)?, self.file(to.0)?);
+        self.lock().node(to.0)?.data.ok_or(Errno::BADF)?;
+        let (mut off_in, mut off_out) = (from.1, to.1);
+        let copied = match rustix::fs::copy_file_range(
+            &*source,
+            Some(&mut off_in),
+            &*target,
+            Some(&mut off_out),
+            length,
+        ) {
+            // Base and staged content lie on file systems that cannot do it together.
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let mut buffer = vec![0; length.min(1 << 20)];
+                let read = source.read_at(&mut buffer, from.1).map_err(|e| errno(&e))?;
+                let bytes = buffer.get(..read).unwrap_or_default();
+                target.write_all_at(bytes, to.1).map_err(|e| errno(&e))?;
+                read
+            }
+            other => other?,
+        };
+        self.written(to.0)?;
+        Ok(copied)
+    }
+
+    pub(crate) fn sync(&self, ino: Ino) -> Result<()> {
+        rustix::fs::fsync(&*self.file(ino)?)?;
+        let state = self.lock();
+        let tree = state.tree(state.node(ino)?.tree)?;
+        tree.upper.sync().map_err(|e| errno(&e))
+    }
+
+    /// Extended attributes in the `user.` name space.
+    pub(crate) fn xattrs(&self, ino: Ino) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        let (base, path) = {
+            let state = self.lock();
+            let node = state.node(ino)?;
+            match (&node.xattrs, &node.base) {
+                (Some(all), _) => return Ok(all.clone()),
+                (None, Some(path)) => (Arc::clone(&state.tree(node.tree)?.base), path.clone()),
+                (None, None) => return Ok(BTreeMap::new()),
+            }
+        };
+        base.xattrs(&path)
+    }
+
+    pub(crate) fn set_xattr(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let mut all = self.xattrs(ino)?;
+        match value {
+            Some(value) => {
+                all.insert(name.to_vec(), value.to_vec());
+            }
+            None => {
+                all.remove(name).ok_or(Errno::NODATA)?;
+            }
+        }
+        let mut state = self.lock();
+        let tree = state.node(ino)?.tree;
+        let paths = state.cover_all(ino)?;
+        if let Some(path) = paths.first() {
+            self.check(&state, tree, path, FileOp::Attributes)?;
+            state.record(
+                tree,
+                &Entry::Xattrs {
+                    path: path.clone(),
+                    all: all.clone(),
+                },
+            )?;
+        }
+        let node = state.node_mut(ino)?;
+        node.xattrs = Some(all);
+        node.attr.ctime = Time::now();
+        state.touch_node(ino);
+        Ok(())
+    }
+
+    /// Whether opening it for writing has to copy more than a dispatcher should wait for.
+    pub(crate) fn copies_much(&self, ino: Ino, how: How) -> bool {
+        const QUICK_BYTES: u64 = 256 << 10;
+        let state = self.lock();
+        how.write
+            && !how.truncate
+            && state
+                .node(ino)
+                .is_ok_and(|n| n.data.is_none() && n.attr.size > QUICK_BYTES)
+    }
+
+    /// Copies a base file to the private directory, unless that happened before.
+    pub(crate) fn copy_up(&self, ino: Ino, truncate: bool) -> Result<()> {
+        let mut state = self.lock();
+        loop {
+            let node = state.node(ino)?;
+            if node.kind != Kind::File {
+                return Err(if node.kind == Kind::Dir {
+                    Errno::ISDIR
+                } else {
+                    Errno::INVAL
+                });
+            }
+            if node.data.is_some() {
+                return Ok(());
+            }
+            if !node.copying {
+                break;
+            }
+            self.copied.wait(&mut state);
+        }
+        state.cover_all(ino)?;
+        let id = state.fresh_id();
+        let node = state.node_mut(ino)?;
+        node.copying = true;
+        let (tree, base_path, open) = (node.tree, node.base.clone(), node.file.clone());
+        let (base, upper) = {
+            let tree = state.tree(tree)?;
+            (Arc::clone(&tree.base), Arc::clone(&tree.upper))
+        };
+        drop(state);
+
+        let copy = || -> Result<File> {
+            let target = upper.create_data(id)?;
+            if !truncate {
+                let source = match (open, &base_path) {
+                    (Some(file), _) => file,
+                    (None, Some(path)) => Arc::new(base.open_file(path)?.0),
+                    (None, None) => return Err(Errno::IO),
+                };
+                copy_bytes(&source, &target)?;
+            }
+            Ok(target)
+        };
+        let copied = copy();
+
+        let mut state = self.lock();
+        let node = state.node_mut(ino)?;
+        node.copying = false;
+        self.copied.notify_all();
+        let file = match copied {
+            Ok(file) => file,
+            Err(error) => {
+                upper.remove_data(id);
+                return Err(error);
+            }
+        };
+        // The set-user-id bit does not outlive a change of the content.
+        node.attr.mode &= !0o6000;
+        let Attr {
+            mode,
+            uid,
+            gid,
+            mtime,
+            atime,
+            ..
+        } = node.attr;
+        let times = Timestamps {
+            last_access: atime.spec(),
+            last_modification: mtime.spec(),
+        };
+        rustix::fs::futimens(&file, &times)?;
+        node.data = Some(id);
+        node.attr.size = file.metadata().map_err(|e| errno(&e))?.len();
+        if node.opens > 0 {
+            node.file = Some(Arc::new(file));
+        }
+        if let Some(path) = state.path_of(ino) {
+            state.record(
+                tree,
+                &Entry::Copy {
+                    path,
+                    id,
+                    mode,
+                    uid,
+                    gid,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, ino: Ino) -> Result<()> {
+        let file = self.file(ino)?;
+        file.set_len(0).map_err(|e| errno(&e))?;
+        let mut state = self.lock();
+        let now = Time::now();
+        let node = state.node_mut(ino)?;
+        node.attr.size = 0;
+        (node.attr.mtime, node.attr.ctime) = (now, now);
+        state.touch_node(ino);
+        Ok(())
+    }
+
+    fn writable(&self, ino: Ino) -> Result<()> {
+        let state = self.lock();
+        let node = state.node(ino)?;
+        state.tree(node.tree)?;
+        match state.path_of(ino) {
+            Some(path) if node.base.is_some() => {
+                self.check(&state, node.tree, &path, FileOp::Modify)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open_existing(&self, ino: Ino, write: bool) -> Result<Opened> {
+        let mut state = self.lock();
+        let node = state.node(ino)?;
+        if node.kind != Kind::File {
+            return Err(if node.kind == Kind::Dir {
+                Errno::ISDIR
+            } else {
+                Errno::NXIO
+            });
+        }
+        let tree = state.tree(node.tree)?;
+        let mut keep_cache = true;
+        if node.file.is_none() {
+            let (file, version) = match (node.data, &node.base) {
+                (Some(id), _) => (tree.upper.open_data(id)?, None),
+                (None, Some(path)) => {
+                    let (file, stat) = tree.base.open_file(path)?;
+                    (file, Some((Version::of(&stat), Attr::of(&stat))))
+                }
+                (None, None) => return Err(Errno::IO),
+            };
+            let node = state.node_mut(ino)?;
+            node.file = Some(Arc::new(file));
+            if let Some((version, attr)) = version
+                && node.seen.as_ref().is_none_or(|seen| !seen.same(&version))
+            {
+                // Its owner changed it since the agent last looked: another version, to be read
+                // and reported anew.
+                keep_cache = false;
+                node.seen = Some(version);
+                node.reported = false;
+                node.by_agent = false;
+                if !node.attr_staged {
+                    node.attr = attr;
+                }
+            }
+        }
+        let report = state.report(ino)?;
+        let node = state.node_mut(ino)?;
+        node.opens += 1;
+        if write {
+            node.writers += 1;
+        }
+        Ok(Opened { keep_cache, report })
+    }
+
+    /// Base content that becomes readable through a copy, if it was never reported.
+    fn report_base(&self, ino: Ino) -> Result<Option<Report>> {
+        let mut state = self.lock();
+        let node = state.node(ino)?;
+        if node.data.is_some() || node.reported || node.by_agent || node.kind != Kind::File {
+            return Ok(None);
+        }
+        if node.file.is_none() {
+            let Some(path) = &node.base else {
+                return Ok(None);
+            };
+            let file = Arc::new(state.tree(node.tree)?.base.open_file(path)?.0);
+            state.node_mut(ino)?.file = Some(Arc::clone(&file));
+            let report = state.report(ino);
+            let node = state.node_mut(ino)?;
+            if node.opens == 0 {
+                node.file = None;
+            }
+            return report;
+        }
+        state.report(ino)
+    }
+
+    fn data_file(&self, ino: Ino) -> Result<Arc<File>> {
+        let state = self.lock();
+        let node = state.node(ino)?;
+        match (&node.file, node.data) {
+            (Some(file), _) => Ok(Arc::clone(file)),
+            (None, Some(id)) => Ok(Arc::new(state.tree(node.tree)?.upper.open_data(id)?)),
+            (None, None) => Err(Errno::BADF),
+        }
+    }
+
+    /// The size may have changed by other means than a write.
+    fn written(&self, ino: Ino) -> Result<()> {
+        let mut state = self.lock();
+        let now = Time::now();
+        let node = state.node_mut(ino)?;
+        (node.attr.mtime, node.attr.ctime) = (now, now);
+        state.refresh(ino)?;
+        state.touch_node(ino);
+        Ok(())
+    }
+}
+
+impl State {
+    /// Reads size and blocks of staged content from its file.
+    pub(crate) fn refresh(&mut self, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        let Some(id) = node.data else { return Ok(()) };
+        let stat = match &node.file {
+            Some(file) => rustix::fs::fstat(&**file)?,
+            None => self.tree(node.tree)?.upper.stat_data(id)?,
+        };
+        let now = Attr::of(&stat);
+        let node = self.node_mut(ino)?;
+        (node.attr.size, node.attr.blocks) = (now.size, now.blocks);
+        Ok(())
+    }
+
+    /// Covers the base at every name of a node; returns its paths.
+    pub(crate) fn cover_all(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let node = self.node(ino)?;
+        let mut paths = Vec::new();
+        if self.tree(node.tree)?.root == ino {
+            let (tree, seen) = (node.tree, node.seen.clone());
+            self.cover_with(tree, &Vec::new(), seen)?;
+            return Ok(vec![Vec::new()]);
+        }
+        for (parent, name) in node.names.clone() {
+            let path = self.path_in(parent, &name)?;
+            self.cover(parent, &name, &path)?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    fn report(&mut self, ino: Ino) -> Result<Option<Report>> {
+        let node = self.node_mut(ino)?;
+        if node.data.is_some() || node.reported || node.by_agent {
+            return Ok(None);
+        }
+        let (Some(path), Some(file)) = (node.base.clone(), node.file.clone()) else {
+            return Ok(None);
+        };
+        node.reported = true;
+        let (tree, size) = (node.tree, node.attr.size);
+        Ok(Some(Report {
+            tree: self.tree(tree)?.name.clone(),
+            path,
+            file,
+            size,
+        }))
+    }
+}
+
+/// Copies a file's bytes, holes as holes where the file system tells them.
+pub(crate) fn copy_bytes(source: &File, target: &File) -> Result<()> {
+    let size = source.metadata().map_err(|e| errno(&e))?.len();
+    let mut at = 0;
+    while at < size {
+        let (from, to) = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+            Ok(from) => (
+                from,
+                rustix::fs::seek(source, SeekFrom::Hole(from)).unwrap_or(size),
+            ),
+            Err(Errno::NXIO) => break,
+            Err(_) => (at, size),
+        };
+        copy_part(source, target, from, to)?;
+        at = to;
+    }
+    target.set_len(size).map_err(|e| errno(&e))
+}
+
+fn copy_part(source: &File, target: &File, from: u64, to: u64) -> Result<()> {
+    let (mut off_in, mut off_out) = (from, from);
+    while off_in < to {
+        let length = usize::try_from(to - off_in)
+            .unwrap_or(usize::MAX)
+            .min(1 << 30);
+        match rustix::fs::copy_file_range(
+            source,
+            Some(&mut off_in),
+            target,
+            Some(&mut off_out),
+            length,
+        ) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                return copy_plain(source, target, off_in, to);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn copy_plain(source: &File, target: &File, from: u64, to: u64) -> Result<()> {
+    let mut buffer = vec![0; 128 << 10];
+    let mut at = from;
+    while at < to {
+        let read = source.read_at(&mut buffer, at).map_err(|e| errno(&e))?;
+        if read == 0 {
+            break;
+        }
+        target
+            .write_all_at(buffer.get(..read).unwrap_or_default(), at)
+            .map_err(|e| errno(&e))?;
+        at += read as u64;
+    }
+    Ok(())
+}
+
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

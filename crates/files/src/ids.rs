@@ -1,0 +1,87 @@
+//! Owner ids on both sides: the agent's user namespace and the host.
+
+/// Shown inside for owners that the agent's user namespace does not know.
+const NOBODY: u32 = 65534;
+
+/// Ranges of ids: `(inside, host, count)`, as in `/proc/PID/uid_map`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Users.
+    pub users: Vec<(u32, u32, u32)>,
+    /// Groups.
+    pub groups: Vec<(u32, u32, u32)>,
+}
+
+impl Default for Ids {
+    /// The same ids on both sides.
+    fn default() -> Self {
+        let all = vec![(0, 0, u32::MAX)];
+        Self {
+            users: all.clone(),
+            groups: all,
+        }
+    }
+}
+
+impl Ids {
+    /// One user and one group, all others unknown inside.
+    pub fn one(user: (u32, u32), group: (u32, u32)) -> Self {
+        Self {
+            users: vec![(user.0, user.1, 1)],
+            groups: vec![(group.0, group.1, 1)],
+        }
+    }
+
+    pub(crate) fn user_inside(&self, host: u32) -> u32 {
+        inside(&self.users, host)
+    }
+
+    pub(crate) fn group_inside(&self, host: u32) -> u32 {
+        inside(&self.groups, host)
+    }
+
+    pub(crate) fn user_on_host(&self, inside: u32) -> u32 {
+        on_host(&self.users, inside)
+    }
+
+    pub(crate) fn group_on_host(&self, inside: u32) -> u32 {
+        on_host(&self.groups, inside)
+    }
+}
+
+fn inside(ranges: &[(u32, u32, u32)], host: u32) -> u32 {
+    ranges
+        .iter()
+        .find_map(|(inside, start, count)| {
+            host.checked_sub(*start)
+                .filter(|n| n < count)
+                .and_then(|n| inside.checked_add(n))
+        })
+        .unwrap_or(NOBODY)
+}
+
+fn on_host(ranges: &[(u32, u32, u32)], id: u32) -> u32 {
+    ranges
+        .iter()
+        .find_map(|(inside, start, count)| {
+            id.checked_sub(*inside)
+                .filter(|n| n < count)
+                .and_then(|n| start.checked_add(n))
+        })
+        .unwrap_or(NOBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways() {
+        let ids = Ids::one((1000, 0), (1000, 0));
+        assert_eq!(ids.user_inside(0), 1000);
+        assert_eq!(ids.user_on_host(1000), 0);
+        assert_eq!(ids.user_inside(1000), NOBODY);
+        assert_eq!(ids.user_on_host(0), NOBODY);
+        assert_eq!(Ids::default().user_inside(7), 7);
+    }
+}

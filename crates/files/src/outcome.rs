@@ -1,0 +1,171 @@
+//! What a decision does to the agent's view: committed, it shows the host again without a flicker;
+//! reverted, it shows the host's version.
+
+use std::sync::Arc;
+
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Attr, Kind, Version};
+use crate::path::{Rel, components, join, split};
+use crate::tree::{Ino, Node, State};
+use crate::upper::Entry;
+
+/// What the kernel has to be told to forget. Sent without any lock held: the kernel may be waiting
+/// for an answer of ours under the very lock it needs for this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// A name in a directory.
+    Name(Ino, Vec<u8>),
+    /// Attributes, content or listing of a node.
+    Node(Ino),
+}
+
+impl State {
+    /// What the view shows at a path is now what the host has. `seen` is the node and its count of
+    /// changes when the delta was made; if the agent changed it since, its changes stay staged,
+    /// over the new base.
+    pub(crate) fn committed(
+        &mut self,
+        tree: usize,
+        path: &Rel,
+        version: Option<Version>,
+        seen: Option<(Ino, u64)>,
+        by_agent: bool,
+    ) -> Result<()> {
+        self.record(tree, &Entry::Committed { path: path.clone() })?;
+        self.tree_mut(tree)?.covered.remove(path);
+        let (Some(version), Some(ino)) = (version, self.walk(tree, path)?) else {
+            return Ok(());
+        };
+        if self.node(ino)?.kind == Kind::Dir {
+            self.resolve_all(ino)?;
+        }
+        if seen.is_some_and(|(node, changes)| {
+            node != ino || self.nodes.get(&ino).is_none_or(|n| n.changes != changes)
+        }) {
+            return self.cover_with(tree, path, Some(version));
+        }
+        self.rebase(ino, path.clone(), version);
+        let node = self.node_mut(ino)?;
+        node.attr_staged = false;
+        node.xattrs = None;
+        node.by_agent = by_agent;
+        node.reported = false;
+        if let Some(id) = node.data.take() {
+            // Open handles keep the staged file, whose content is the same.
+            self.tree(tree)?.upper.remove_data(id);
+        }
+        Ok(())
+    }
+
+    /// The view shows the host's version at a path again; open handles go on with what they have.
+    pub(crate) fn revert(&mut self, tree: usize, path: &Rel) -> Result<Vec<Stale>> {
+        self.record(tree, &Entry::Reverted { path: path.clone() })?;
+        self.revert_here(tree, path)
+    }
+
+    fn revert_here(&mut self, tree: usize, path: &Rel) -> Result<Vec<Stale>> {
+        let mut stale = Vec::new();
+        let base = self.tree_mut(tree)?.covered.remove(path);
+        let Some((above, name)) = split(path) else {
+            return self.revert_root(tree);
+        };
+        let there = self.tree(tree)?.base.version(path)?;
+        let parent = match self.walk(tree, above)? {
+            Some(parent) if self.node(parent)?.kind == Kind::Dir => parent,
+            // Nothing to bring back, and no place to take it from.
+            _ if there.is_none() => return Ok(stale),
+            _ => self.restore_dir(tree, &above.to_vec(), &mut stale)?,
+        };
+        if let Some(old) = self.child(parent, name)? {
+            self.forget_identity(old);
+            stale.push(Stale::Node(old));
+            self.unlink(parent, name)?;
+        }
+        if there.is_some() || base.is_some_and(|version| version.is_some()) {
+            match self.adopt(tree, path) {
+                Ok(ino) => self.attach(parent, name, ino)?,
+                // Its owner removed it meanwhile.
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        stale.push(Stale::Name(parent, name.to_vec()));
+        stale.push(Stale::Node(parent));
+        Ok(stale)
+    }
+
+    fn revert_root(&mut self, tree: usize) -> Result<Vec<Stale>> {
+        let (root, base) = (self.tree(tree)?.root, Arc::clone(&self.tree(tree)?.base));
+        let stat = base.stat(b"")?;
+        let node = self.node_mut(root)?;
+        node.attr = Attr::of(&stat);
+        (node.attr_staged, node.xattrs) = (false, None);
+        Ok(vec![Stale::Node(root)])
+    }
+
+    /// Brings a directory back that the agent removed, empty: what else was in it stays removed.
+    fn restore_dir(&mut self, tree: usize, path: &Rel, stale: &mut Vec<Stale>) -> Result<Ino> {
+        let Some((above, name)) = split(path) else {
+            return Ok(self.tree(tree)?.root);
+        };
+        let parent = match self.walk(tree, above)? {
+            Some(parent) if self.node(parent)?.kind == Kind::Dir => parent,
+            _ => self.restore_dir(tree, &above.to_vec(), stale)?,
+        };
+        if let Some(old) = self.child(parent, name)? {
+            stale.push(Stale::Node(old));
+            self.unlink(parent, name)?;
+        }
+        self.tree_mut(tree)?.covered.remove(path);
+        let ino = self.adopt(tree, path)?;
+        if let Some(listing) = self.node_mut(ino)?.dir.as_mut() {
+            listing.loaded = true;
+        }
+        self.attach(parent, name, ino)?;
+        stale.push(Stale::Name(parent, name.to_vec()));
+        stale.push(Stale::Node(parent));
+        Ok(ino)
+    }
+
+    /// Makes a node of every name in a directory, so that they are found wherever it moves.
+    pub(crate) fn resolve_all(&mut self, ino: Ino) -> Result<()> {
+        self.load(ino)?;
+        let names: Vec<_> = self
+            .node(ino)?
+            .dir
+            .iter()
+            .flat_map(|listing| listing.after(0))
+            .map(|(_, name)| Arc::clone(name))
+            .collect();
+        for name in names {
+            self.child(ino, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a path is a directory of the view (only when rebuilding from a journal
+    /// whose base has lost it).
+    pub(crate) fn ensure_dir(&mut self, tree: usize, path: &[u8]) -> Result<Ino> {
+        let mut at = self.tree(tree)?.root;
+        let mut so_far = Rel::new();
+        for name in components(path) {
+            so_far = join(&so_far, name);
+            at = match self.child(at, name)? {
+                Some(ino) if self.node(ino)?.kind == Kind::Dir => ino,
+                _ => {
+                    let mut node = Node::new(tree, Kind::Dir, Attr::fresh(0o755, 0, 0, 2));
+                    if let Some(listing) = node.dir.as_mut() {
+                        listing.loaded = true;
+                    }
+                    let id = self.fresh_id();
+                    let ino = self.insert_new(id, node);
+                    self.attach(at, name, ino)?;
+                    self.touch(tree, so_far.clone(), false);
+                    ino
+                }
+            };
+        }
+        Ok(at)
+    }
+}

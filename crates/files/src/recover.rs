@@ -1,0 +1,367 @@
+//! After a crash: rebuilds the agent's view from the journal, and finishes or undoes what was being
+//! carried out when the process ended.
+
+use std::collections::BTreeMap;
+
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Attr, Kind, Version};
+use crate::commit::Host;
+use crate::delta::Delta;
+use crate::labels::digest;
+use crate::overlay::Overlay;
+use crate::path::{Rel, split};
+use crate::tree::{Ino, Node, State};
+use crate::upper::{Entry, read};
+
+/// Rebuilds a tree's view; every path that is staged is then to be settled again.
+pub(crate) fn rebuild(overlay: &Overlay, tree: usize, host: &Host) -> Result<()> {
+    let entries = read(host.upper.dir()).map_err(|e| crate::content::errno(&e))?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    finish_interrupted(host, &entries);
+    let entries = read(host.upper.dir()).map_err(|e| crate::content::errno(&e))?;
+    let mut state = overlay.lock();
+    state.replay = true;
+    for entry in &entries {
+        if let Err(error) = state.replay(tree, entry) {
+            tracing::warn!("a record cannot be followed any more: {error} ({entry:?})");
+        }
+    }
+    state.replay = false;
+    state.touch_all_staged(tree);
+    Ok(())
+}
+
+/// Intents without an end: the host is brought to the new version if it can be, else to the old.
+fn finish_interrupted(host: &Host, entries: &[Entry]) {
+    let mut open: BTreeMap<u64, (&Delta, &Rel)> = BTreeMap::new();
+    for entry in entries {
+        match entry {
+            Entry::Intent { event, delta, temp } => {
+                open.insert(*event, (delta, temp));
+            }
+            Entry::Finished { event, .. } => {
+                open.remove(event);
+            }
+            _ => {}
+        }
+    }
+    for (event, (delta, temp)) in open {
+        let ok = match finish(host, event, delta, temp) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::warn!("{error}");
+                Err(error.to_string())
+            }
+        };
+        if ok.is_ok() {
+            let _ = host.upper.append(&Entry::Committed {
+                path: delta.path.clone(),
+            });
+        }
+        host.finished(
+            event,
+            ok.is_ok(),
+            ok.err().as_deref().unwrap_or("finished after a crash"),
+        );
+    }
+}
+
+fn finish(
+    host: &Host,
+    event: u64,
+    delta: &Delta,
+    temp: &Rel,
+) -> std::result::Result<(), crate::commit::CommitError> {
+    let at = |path: &[u8]| host.base.version(path).ok().flatten();
+    let (here, aside) = (at(&delta.path), at(temp));
+    let is_new = |version: &Option<Version>| matches_new(host, &delta.path, version, delta);
+    if is_new(&here) {
+        // It is in place. What came out lies aside, unless it was kept already; if it is not the
+        // base that was expected, it is a version of the owner's and goes back.
+        if let (Some(aside), Some(base)) = (&aside, &delta.base) {
+            if looks_like(base, aside) {
+                keep(host, event, temp, aside);
+            } else {
+                swap(host, &delta.path, temp, RenameFlags::EXCHANGE);
+                remove(host, temp, here.as_ref());
+                return host.carry_out(event, delta).map(drop);
+            }
+        } else if let Some(aside) = &aside {
+            // Made, and made again by somebody in place: ours aside is of no use.
+            remove(host, temp, Some(aside));
+        }
+        return Ok(());
+    }
+    match (&aside, &delta.base, &here) {
+        // Moved away to be removed, or swapped out: the old version goes back or is kept.
+        (Some(aside), Some(base), None) if looks_like(base, aside) => {
+            if delta.new.is_none() {
+                keep(host, event, temp, aside);
+                return Ok(());
+            }
+            swap(host, temp, &delta.path, RenameFlags::NOREPLACE);
+        }
+        (Some(aside), None, None) | (Some(aside), _, Some(_)) => {
+            // Half made, or whole but not swapped in.
+            if is_ours(aside, delta) {
+                remove(host, temp, Some(aside));
+            }
+        }
+        (Some(_), Some(_), None) => {
+            // Moved away, but not the version expected: the owner's; it goes back.
+            swap(host, temp, &delta.path, RenameFlags::NOREPLACE);
+        }
+        (None, Some(_), None) if delta.new.is_none() => return Ok(()),
+        (None, _, _) => {}
+    }
+    host.carry_out(event, delta).map(drop)
+}
+
+/// Whether what is there is what the delta wanted there.
+fn matches_new(host: &Host, path: &[u8], version: &Option<Version>, delta: &Delta) -> bool {
+    let (Some(version), Some(new)) = (version, &delta.new) else {
+        return false;
+    };
+    let content = match new.kind {
+        Kind::File => {
+            version.size == new.size
+                && host
+                    .base
+                    .open_file(path)
+                    .ok()
+                    .and_then(|(file, _)| digest(&file).ok())
+                    .is_some_and(|d| d.0 == new.digest)
+        }
+        Kind::Symlink => version.target == new.target,
+        _ => true,
+    };
+    version.kind == new.kind && content && (new.kind == Kind::Symlink || version.mode == new.mode)
+}
+
+fn looks_like(base: &Version, now: &Version) -> bool {
+    base.kind == now.kind
+        && base.ino == now.ino
+        && base.mode == now.mode
+        && (base.kind == Kind::Dir || (base.size == now.size && base.mtime == now.mtime))
+}
+
+/// What lies under our temporary name was made by us, unless it is the owner's file swapped out.
+fn is_ours(aside: &Version, delta: &Delta) -> bool {
+    delta.new.as_ref().is_some_and(|new| new.kind == aside.kind)
+        && delta.base.as_ref().is_none_or(|base| base.ino != aside.ino)
+}
+
+fn keep(host: &Host, event: u64, temp: &Rel, aside: &Version) {
+    if aside.kind == Kind::Dir {
+        remove(host, temp, Some(aside));
+        return;
+    }
+    let Some((dir, name)) = open_parent(host, temp) else {
+        return;
+    };
+    let undo = host.undo_path(event);
+    if rustix::fs::renameat(&dir, name, rustix::fs::CWD, &undo) == Err(Errno::XDEV)
+        && let Ok((source, _)) = host.base.open_file(temp)
+        && let Ok(kept) = std::fs::File::create(&undo)
+        && crate::content::copy_bytes(&source, &kept).is_ok()
+    {
+        remove(host, temp, Some(aside));
+    }
+}
+
+fn remove(host: &Host, path: &Rel, version: Option<&Version>) {
+    let Some((dir, name)) = open_parent(host, path) else {
+        return;
+    };
+    let is_dir = version.is_some_and(|v| v.kind == Kind::Dir);
+    let flags = if is_dir {
+        AtFlags::REMOVEDIR
+    } else {
+        AtFlags::empty()
+    };
+    let _ = rustix::fs::unlinkat(&dir, name, flags);
+}
+
+fn swap(host: &Host, from: &Rel, to: &Rel, flags: RenameFlags) {
+    let (Some((dir, from)), Some((_, to))) = (open_parent(host, from), split(to)) else {
+        return;
+    };
+    let _ = rustix::fs::renameat_with(&dir, from, &dir, to, flags);
+}
+
+fn open_parent<'a>(host: &Host, path: &'a Rel) -> Option<(std::os::fd::OwnedFd, &'a [u8])> {
+    let (parent, name) = split(path)?;
+    Some((host.base.dir_now(parent).ok()?, name))
+}
+
+impl State {
+    /// Follows one record of the journal.
+    fn replay(&mut self, tree: usize, entry: &Entry) -> Result<()> {
+        match entry {
+            Entry::Base { path, version } => {
+                self.tree_mut(tree)?
+                    .covered
+                    .insert(path.clone(), Some(version.clone()));
+            }
+            Entry::Create { path, id, .. } => {
+                let (parent, name) = self.replay_place(tree, path)?;
+                if self.child(parent, name)?.is_some() {
+                    self.unlink(parent, name)?;
+                }
+                self.cover(parent, name, path)?;
+                let ino = self.create(parent, name, entry)?;
+                self.next_id = self.next_id.max(id + 1);
+                self.read_data(ino)?;
+            }
+            Entry::Link { from, to } => {
+                let ino = self.walk(tree, from)?.ok_or(Errno::NOENT)?;
+                let (parent, name) = self.replay_place(tree, to)?;
+                self.cover(parent, name, to)?;
+                self.link(ino, parent, name)?;
+            }
+            Entry::Remove { path } => {
+                let (parent, name) = self.replay_place(tree, path)?;
+                self.cover(parent, name, path)?;
+                if self.child(parent, name)?.is_some() {
+                    self.unlink(parent, name)?;
+                }
+            }
+            Entry::Rename { from, to, exchange } => {
+                let (from_parent, from_name) = self.replay_place(tree, from)?;
+                let (to_parent, to_name) = self.replay_place(tree, to)?;
+                self.cover(from_parent, from_name, from)?;
+                self.cover(to_parent, to_name, to)?;
+                let deep =
+                    self.rename((from_parent, from_name), (to_parent, to_name), *exchange)?;
+                self.touch(tree, from.clone(), deep);
+                self.touch(tree, to.clone(), deep);
+            }
+            Entry::Copy {
+                path,
+                id,
+                mode,
+                uid,
+                gid,
+            } => {
+                let (parent, name) = self.replay_place(tree, path)?;
+                let ino = match self.child(parent, name)? {
+                    Some(ino) => ino,
+                    None => {
+                        let attr = Attr::fresh(*mode, *uid, *gid, 1);
+                        let ino = self.insert_new(*id, Node::new(tree, Kind::File, attr));
+                        self.attach(parent, name, ino)?;
+                        ino
+                    }
+                };
+                self.next_id = self.next_id.max(id + 1);
+                let node = self.node_mut(ino)?;
+                node.data = Some(*id);
+                node.attr.mode = *mode;
+                self.read_data(ino)?;
+            }
+            Entry::Attr {
+                path,
+                mode,
+                uid,
+                gid,
+                atime,
+                mtime,
+            } => {
+                let ino = self.walk(tree, path)?.ok_or(Errno::NOENT)?;
+                let node = self.node_mut(ino)?;
+                node.attr = Attr {
+                    mode: *mode,
+                    uid: *uid,
+                    gid: *gid,
+                    atime: *atime,
+                    mtime: *mtime,
+                    ..node.attr
+                };
+                node.attr_staged = true;
+            }
+            Entry::Xattrs { path, all } => {
+                let ino = self.walk(tree, path)?.ok_or(Errno::NOENT)?;
+                self.node_mut(ino)?.xattrs = Some(all.clone());
+            }
+            Entry::Committed { path } => {
+                let version = self.tree(tree)?.base.version(path)?;
+                if version.is_some() && self.walk(tree, path)?.is_none() && !path.is_empty() {
+                    let (parent, name) = self.replay_place(tree, path)?;
+                    let ino = self.adopt(tree, path)?;
+                    self.attach(parent, name, ino)?;
+                }
+                self.committed(tree, path, version, None, true)?;
+            }
+            Entry::Reverted { path } => {
+                self.revert(tree, path)?;
+            }
+            Entry::Intent { .. } | Entry::Finished { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn replay_place<'a>(&mut self, tree: usize, path: &'a [u8]) -> Result<(Ino, &'a [u8])> {
+        let (above, name) = split(path).ok_or(Errno::INVAL)?;
+        Ok((self.ensure_dir(tree, above)?, name))
+    }
+
+    /// Size and times of staged content, from its file.
+    fn read_data(&mut self, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        let Some(id) = node.data else { return Ok(()) };
+        let stat = match self.tree(node.tree)?.upper.stat_data(id) {
+            Ok(stat) => Attr::of(&stat),
+            // Removed later in the journal.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let node = self.node_mut(ino)?;
+        (node.attr.size, node.attr.blocks) = (stat.size, stat.blocks);
+        (node.attr.mtime, node.attr.atime) = (stat.mtime, stat.atime);
+        Ok(())
+    }
+
+    fn touch_all_staged(&mut self, tree: usize) {
+        let Some(found) = self.trees.get(tree) else {
+            return;
+        };
+        let covered: Vec<Rel> = found.covered.keys().cloned().collect();
+        for path in covered {
+            self.touch(tree, path, false);
+        }
+        let staged: Vec<Ino> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.tree == tree && !node.clean() && !node.names.is_empty())
+            .map(|(ino, _)| *ino)
+            .collect();
+        for ino in staged {
+            self.touch_node(ino);
+        }
+    }
+
+    /// Paths that may differ from the base.
+    pub(crate) fn staged_paths(&mut self) -> std::collections::BTreeSet<(usize, Rel)> {
+        let mut paths = std::collections::BTreeSet::new();
+        for (index, tree) in self.trees.iter().enumerate() {
+            paths.extend(tree.covered.keys().map(|path| (index, path.clone())));
+            paths.extend(tree.dirty.keys().map(|path| (index, path.clone())));
+        }
+        let staged: Vec<(usize, Ino)> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| !node.clean() && !node.names.is_empty())
+            .map(|(ino, node)| (node.tree, *ino))
+            .collect();
+        for (tree, ino) in staged {
+            if tree < self.trees.len() {
+                paths.extend(self.paths_of(ino).into_iter().map(|path| (tree, path)));
+            }
+        }
+        paths
+    }
+}

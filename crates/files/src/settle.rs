@@ -1,0 +1,375 @@
+//! Which changes have come to rest, what they amount to over the base, and in which order they are
+//! decided.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Kind, Time, Version};
+use crate::base::Base;
+use crate::delta::{Content, Delta, New};
+use crate::labels::digest;
+use crate::overlay::Overlay;
+use crate::path::{Rel, below, components, join};
+use crate::tree::{Ino, State};
+
+/// A delta that is ready to be decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) tree: usize,
+    pub(crate) delta: Delta,
+    /// The node it was made of, and its count of changes then.
+    pub(crate) node: Option<(Ino, u64)>,
+    /// Where in the base the node lay before it was moved here.
+    pub(crate) origin: Option<Rel>,
+    at: Time,
+}
+
+impl Pending {
+    /// A delta that was decided before.
+    pub(crate) fn again(tree: usize, delta: Delta, node: Option<(Ino, u64)>) -> Self {
+        Self {
+            tree,
+            delta,
+            node,
+            origin: None,
+            at: Time::default(),
+        }
+    }
+}
+
+/// Takes the paths that have come to rest: no handle writes them, nothing changed for a while.
+/// With `force` all of them.
+pub(crate) fn due(
+    overlay: &Overlay,
+    quiet: Duration,
+    force: bool,
+) -> Result<BTreeSet<(usize, Rel)>> {
+    let mut paths = BTreeSet::new();
+    let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
+    let mut state = overlay.lock();
+    let now = Instant::now();
+    let rested = |at: Instant| force || now.duration_since(at) >= quiet;
+    for tree in 0..state.trees.len() {
+        for ino in state.rested_nodes(tree, &rested, force) {
+            for path in state.paths_of(ino) {
+                paths.insert((tree, path));
+            }
+        }
+        for (path, deep) in state.rested_names(tree, &rested, force)? {
+            if deep {
+                let base = Arc::clone(&state.tree(tree)?.base);
+                state.descend(tree, &path, &mut paths)?;
+                moved.push((tree, path.clone(), base));
+            }
+            paths.insert((tree, path));
+        }
+    }
+    drop(state);
+    for (tree, path, base) in moved {
+        descend_base(&base, tree, &path, &mut paths)?;
+    }
+    Ok(paths)
+}
+
+/// What the view at a path amounts to over the base; `None` when it is what the base has.
+pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Option<Pending>> {
+    let mut state = overlay.lock();
+    let ino = state.walk(tree, path)?;
+    let covered = state.tree(tree)?.covered.get(path).cloned();
+    let base = Arc::clone(&state.tree(tree)?.base);
+    let upper = Arc::clone(&state.tree(tree)?.upper);
+    let name = state.tree(tree)?.name.clone();
+    let view = match ino {
+        Some(ino) => {
+            let node = state.node(ino)?;
+            if node.base.as_ref() == Some(path) && node.clean() {
+                state.tree_mut(tree)?.covered.remove(path);
+                return Ok(None);
+            }
+            let content = match (node.kind, node.data, &node.base) {
+                (Kind::File, Some(id), _) => Content::Data(id),
+                (Kind::File, None, Some(from)) => Content::Base(from.clone()),
+                _ => Content::None,
+            };
+            Some((
+                ino,
+                node.changes,
+                node.kind,
+                node.attr,
+                content,
+                node.base.clone(),
+                node.attr_staged,
+                node.target.clone(),
+                node.xattrs.clone(),
+            ))
+        }
+        None => None,
+    };
+    drop(state);
+
+    let mut before = match covered {
+        Some(version) => version,
+        None => base.version(path)?,
+    };
+    let Some((ino, changes, kind, attr, content, from, owned, target, xattrs)) = view else {
+        if before.is_none() {
+            overlay.lock().tree_mut(tree)?.covered.remove(path);
+            return Ok(None);
+        }
+        let delta = Delta {
+            tree: name,
+            path: path.clone(),
+            base: before,
+            new: None,
+        };
+        return Ok(Some(Pending {
+            tree,
+            delta,
+            node: None,
+            origin: None,
+            at: Time::now(),
+        }));
+    };
+    if matches!(kind, Kind::Socket | Kind::Device) {
+        // It works inside and has no meaning on the host.
+        return Ok(None);
+    }
+
+    let (digest, size) = match &content {
+        Content::Data(id) => {
+            let file = upper.open_data(*id)?;
+            (digest_of(&file)?, file.metadata().map_or(0, |m| m.len()))
+        }
+        Content::Base(from) => {
+            let (file, stat) = base.open_file(from)?;
+            (digest_of(&file)?, u64::try_from(stat.st_size).unwrap_or(0))
+        }
+        Content::None => ([0; 32], 0),
+    };
+    if let Some(before) = before
+        .as_mut()
+        .filter(|b| b.kind == Kind::File && b.digest.is_none())
+    {
+        before.digest = base_digest(&base, path, before);
+    }
+    let (uid, gid) = match &before {
+        // The agent did not change the owner; the base file's stays.
+        Some(before) if !owned => (before.uid, before.gid),
+        _ => (attr.uid, attr.gid),
+    };
+    let new = New {
+        kind,
+        mode: attr.mode,
+        uid,
+        gid,
+        mtime: attr.mtime,
+        target: target.filter(|_| kind == Kind::Symlink),
+        content,
+        digest,
+        size,
+        xattrs,
+    };
+    let mut state = overlay.lock();
+    if before
+        .as_ref()
+        .is_some_and(|before| nothing_changed(before, &new))
+    {
+        state.committed(tree, path, before, Some((ino, changes)), false)?;
+        return Ok(None);
+    }
+    state
+        .tree_mut(tree)?
+        .covered
+        .insert(path.clone(), before.clone());
+    let delta = Delta {
+        tree: name,
+        path: path.clone(),
+        base: before,
+        new: Some(new),
+    };
+    let origin = from.filter(|from| from != path);
+    Ok(Some(Pending {
+        tree,
+        delta,
+        node: Some((ino, changes)),
+        origin,
+        at: attr.ctime,
+    }))
+}
+
+/// Order of decision and commit: what has to make room; directories from the top; contents by the
+/// time they were changed, so that what refers to others (a git ref) comes after them; at last
+/// what goes away, from the bottom.
+pub(crate) fn order(pending: &mut [Pending]) {
+    let replaced: Vec<(usize, Rel)> = pending
+        .iter()
+        .filter(|p| {
+            p.delta.base.as_ref().is_some_and(|b| b.kind == Kind::Dir)
+                && p.delta.new.as_ref().is_some_and(|n| n.kind != Kind::Dir)
+        })
+        .map(|p| (p.tree, p.delta.path.clone()))
+        .collect();
+    pending.sort_by_cached_key(|p| {
+        let path = &p.delta.path;
+        let depth = i64::try_from(components(path).count()).unwrap_or(0);
+        match &p.delta.new {
+            None => {
+                let room = replaced
+                    .iter()
+                    .any(|(tree, above)| *tree == p.tree && below(path, above));
+                (
+                    if room { 0 } else { 3 },
+                    -depth,
+                    Time::default(),
+                    path.clone(),
+                )
+            }
+            Some(new) if new.kind == Kind::Dir => (1, depth, Time::default(), path.clone()),
+            Some(_) => (2, 0, p.at, path.clone()),
+        }
+    });
+}
+
+fn nothing_changed(before: &Version, new: &New) -> bool {
+    before.kind == new.kind
+        && before.mode == new.mode
+        && before.uid == new.uid
+        && before.gid == new.gid
+        && new.xattrs.is_none()
+        && match new.kind {
+            Kind::File => before.digest == Some(new.digest),
+            Kind::Symlink => before.target == new.target,
+            _ => true,
+        }
+}
+
+/// Digest of the base file, if it still is the version that was seen.
+fn base_digest(base: &Base, path: &[u8], seen: &Version) -> Option<[u8; 32]> {
+    let (file, stat) = base.open_file(path).ok()?;
+    if !seen.same(&Version::of(&stat)) {
+        return None;
+    }
+    let found = digest(&file).ok()?;
+    let after = rustix::fs::fstat(&file).ok()?;
+    seen.same(&Version::of(&after)).then_some(found.0)
+}
+
+fn digest_of(file: &std::fs::File) -> Result<[u8; 32]> {
+    digest(file)
+        .map(|d| d.0)
+        .map_err(|e| crate::content::errno(&e))
+}
+
+fn descend_base(
+    base: &Base,
+    tree: usize,
+    path: &[u8],
+    paths: &mut BTreeSet<(usize, Rel)>,
+) -> Result<()> {
+    let mut open = vec![path.to_vec()];
+    while let Some(dir) = open.pop() {
+        let names = match base.list(&dir) {
+            Ok(names) => names,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            Err(error) => return Err(error),
+        };
+        for (name, kind) in names {
+            let path = join(&dir, &name);
+            if kind.is_none_or(|kind| kind == Kind::Dir) {
+                open.push(path.clone());
+            }
+            paths.insert((tree, path));
+        }
+    }
+    Ok(())
+}
+
+impl State {
+    fn rested_nodes(
+        &mut self,
+        tree: usize,
+        rested: &dyn Fn(Instant) -> bool,
+        force: bool,
+    ) -> Vec<Ino> {
+        let Some(found) = self.trees.get(tree) else {
+            return Vec::new();
+        };
+        let ready: Vec<Ino> = found
+            .dirty_nodes
+            .iter()
+            .filter(|(ino, at)| {
+                rested(**at) && (force || self.nodes.get(ino).is_none_or(|n| n.writers == 0))
+            })
+            .map(|(ino, _)| *ino)
+            .collect();
+        if let Some(found) = self.trees.get_mut(tree) {
+            for ino in &ready {
+                found.dirty_nodes.remove(ino);
+            }
+        }
+        ready
+    }
+
+    fn rested_names(
+        &mut self,
+        tree: usize,
+        rested: &dyn Fn(Instant) -> bool,
+        force: bool,
+    ) -> Result<Vec<(Rel, bool)>> {
+        let ready: Vec<(Rel, bool)> = self
+            .tree(tree)?
+            .dirty
+            .iter()
+            .filter(|(_, dirty)| rested(dirty.at))
+            .map(|(path, dirty)| (path.clone(), dirty.deep))
+            .collect();
+        let mut taken = Vec::new();
+        for (path, deep) in ready {
+            if !force
+                && let Some(ino) = self.walk(tree, &path)?
+                && (self.node(ino)?.writers > 0 || self.tree(tree)?.dirty_nodes.contains_key(&ino))
+            {
+                continue;
+            }
+            self.tree_mut(tree)?.dirty.remove(&path);
+            taken.push((path, deep));
+        }
+        Ok(taken)
+    }
+
+    fn descend(
+        &mut self,
+        tree: usize,
+        path: &[u8],
+        paths: &mut BTreeSet<(usize, Rel)>,
+    ) -> Result<()> {
+        let mut open = vec![path.to_vec()];
+        while let Some(dir) = open.pop() {
+            let Some(ino) = self.walk(tree, &dir)? else {
+                continue;
+            };
+            if self.node(ino)?.kind != Kind::Dir {
+                continue;
+            }
+            self.load(ino)?;
+            let names: Vec<(Vec<u8>, Option<Kind>)> = match &self.node(ino)?.dir {
+                Some(listing) => listing
+                    .after(0)
+                    .map(|(_, name)| (name.to_vec(), listing.find(name).and_then(|s| s.kind)))
+                    .collect(),
+                None => continue,
+            };
+            for (name, kind) in names {
+                let path = join(&dir, &name);
+                if kind.is_none_or(|kind| kind == Kind::Dir) {
+                    open.push(path.clone());
+                }
+                paths.insert((tree, path));
+            }
+        }
+        Ok(())
+    }
+}

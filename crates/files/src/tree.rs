@@ -1,0 +1,602 @@
+//! The agent's view in memory: nodes, names, and which paths of the base are covered by it.
+//! Everything here is under one lock and never waits for the agent or the monitor.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::{Errno, Result};
+
+use crate::attr::{Attr, Kind, Version};
+use crate::base::Base;
+use crate::path::{Rel, components, join};
+use crate::upper::{Entry, Upper};
+
+/// Node number; also the inode number that the agent sees.
+pub(crate) type Ino = u64;
+/// A name in a directory.
+pub(crate) type Name = Arc<[u8]>;
+
+/// The directory that shows one name a tree.
+pub(crate) const ROOT: Ino = 1;
+/// New nodes are numbered from here; base files keep the host's number, so that programs which
+/// remember it (git's index) see what they saw outside.
+const FRESH: u64 = 1 << 48;
+
+/// All trees of a session.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) nodes: HashMap<Ino, Node>,
+    /// Base files with several names, by device and inode.
+    by_base: HashMap<(usize, u64, u64), Ino>,
+    pub(crate) next_id: u64,
+    /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
+    pub(crate) replay: bool,
+}
+
+/// One tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) name: String,
+    pub(crate) root: Ino,
+    pub(crate) base: Arc<Base>,
+    pub(crate) upper: Arc<Upper>,
+    /// What the base had at every path that the agent's view covers; `None` for nothing.
+    pub(crate) covered: HashMap<Rel, Option<Version>>,
+    /// Paths to be settled, and since when they are quiet.
+    pub(crate) dirty: HashMap<Rel, Dirty>,
+    /// Nodes whose content or attributes changed, and since when they are quiet.
+    pub(crate) dirty_nodes: HashMap<Ino, Instant>,
+}
+
+/// A path whose name changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dirty {
+    pub(crate) at: Instant,
+    /// Everything below it changed too (a directory moved).
+    pub(crate) deep: bool,
+}
+
+/// A file, directory, link, ...
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) tree: usize,
+    pub(crate) kind: Kind,
+    pub(crate) attr: Attr,
+    /// Where it is found: parent and name.
+    pub(crate) names: Vec<(Ino, Name)>,
+    /// How often the kernel was told of it.
+    pub(crate) lookups: u64,
+    pub(crate) opens: u32,
+    pub(crate) writers: u32,
+    /// What open handles read and write.
+    pub(crate) file: Option<Arc<File>>,
+    /// Place in the base that it shows, as far as nothing is staged.
+    pub(crate) base: Option<Rel>,
+    /// Version of the base file when it was first seen, or last read.
+    pub(crate) seen: Option<Version>,
+    /// Staged content.
+    pub(crate) data: Option<u64>,
+    /// Mode, owner or times were set by the agent.
+    pub(crate) attr_staged: bool,
+    pub(crate) target: Option<Vec<u8>>,
+    pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) dir: Option<Listing>,
+    /// Counts changes, so that a settled delta knows whether it is still the latest.
+    pub(crate) changes: u64,
+    /// The version of its content that was reported as an incoming event.
+    pub(crate) reported: bool,
+    /// The content in the base was written there by the agent itself (a commit).
+    pub(crate) by_agent: bool,
+    /// A copy-up is under way in some thread.
+    pub(crate) copying: bool,
+}
+
+/// Names of a directory, read from the base once and kept from then on.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) loaded: bool,
+    names: HashMap<Name, Slot>,
+    order: BTreeMap<u64, Name>,
+    next_cookie: u64,
+}
+
+/// One name of a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    /// Position for `readdir`, never used again.
+    pub(crate) cookie: u64,
+    /// Kind, if known without asking the base.
+    pub(crate) kind: Option<Kind>,
+    /// The node, once it was needed.
+    pub(crate) ino: Option<Ino>,
+}
+
+impl Listing {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Slot> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn set(&mut self, name: &[u8], kind: Option<Kind>, ino: Option<Ino>) {
+        if let Some(slot) = self.names.get_mut(name) {
+            (slot.kind, slot.ino) = (kind, ino);
+            return;
+        }
+        self.next_cookie += 1;
+        let name: Name = name.into();
+        self.order.insert(self.next_cookie, Arc::clone(&name));
+        self.names.insert(
+            name,
+            Slot {
+                cookie: self.next_cookie,
+                kind,
+                ino,
+            },
+        );
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Slot> {
+        let slot = self.names.remove(name)?;
+        self.order.remove(&slot.cookie);
+        Some(slot)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Names after a position, in a stable order.
+    pub(crate) fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Name)> {
+        self.order
+            .range(cookie + 1..)
+            .map(|(cookie, name)| (*cookie, name))
+    }
+}
+
+impl Node {
+    pub(crate) fn new(tree: usize, kind: Kind, attr: Attr) -> Self {
+        Self {
+            tree,
+            kind,
+            attr,
+            names: Vec::new(),
+            lookups: 0,
+            opens: 0,
+            writers: 0,
+            file: None,
+            base: None,
+            seen: None,
+            data: None,
+            attr_staged: false,
+            target: None,
+            xattrs: None,
+            dir: (kind == Kind::Dir).then(Listing::default),
+            changes: 0,
+            reported: false,
+            by_agent: false,
+            copying: false,
+        }
+    }
+
+    /// Whether it shows the base and nothing else.
+    pub(crate) fn clean(&self) -> bool {
+        self.base.is_some() && self.data.is_none() && !self.attr_staged && self.xattrs.is_none()
+    }
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        let mut nodes = HashMap::new();
+        let mut root = Node::new(usize::MAX, Kind::Dir, Attr::fresh(0o755, 0, 0, 2));
+        root.dir = Some(Listing {
+            loaded: true,
+            ..Listing::default()
+        });
+        nodes.insert(ROOT, root);
+        Self {
+            trees: Vec::new(),
+            nodes,
+            by_base: HashMap::new(),
+            next_id: 1,
+            replay: false,
+        }
+    }
+
+    /// Adds a tree; its root directory is that of the base.
+    pub(crate) fn add_tree(
+        &mut self,
+        name: &str,
+        base: Arc<Base>,
+        upper: Arc<Upper>,
+    ) -> Result<usize> {
+        let index = self.trees.len();
+        let stat = base.stat(b"")?;
+        let mut node = Node::new(index, Kind::Dir, Attr::of(&stat));
+        node.base = Some(Rel::new());
+        node.seen = Some(Version::of(&stat));
+        node.names.push((ROOT, name.as_bytes().into()));
+        let root = self.number(stat.st_ino);
+        self.nodes.insert(root, node);
+        if let Some(listing) = self.nodes.get_mut(&ROOT).and_then(|n| n.dir.as_mut()) {
+            listing.set(name.as_bytes(), Some(Kind::Dir), Some(root));
+        }
+        self.trees.push(Tree {
+            name: name.to_string(),
+            root,
+            base,
+            upper,
+            covered: HashMap::new(),
+            dirty: HashMap::new(),
+            dirty_nodes: HashMap::new(),
+        });
+        Ok(index)
+    }
+
+    pub(crate) fn node(&self, ino: Ino) -> Result<&Node> {
+        self.nodes.get(&ino).ok_or(Errno::STALE)
+    }
+
+    pub(crate) fn node_mut(&mut self, ino: Ino) -> Result<&mut Node> {
+        self.nodes.get_mut(&ino).ok_or(Errno::STALE)
+    }
+
+    pub(crate) fn tree(&self, index: usize) -> Result<&Tree> {
+        // The directory above the trees belongs to none and cannot be changed.
+        self.trees.get(index).ok_or(Errno::ROFS)
+    }
+
+    pub(crate) fn tree_mut(&mut self, index: usize) -> Result<&mut Tree> {
+        self.trees.get_mut(index).ok_or(Errno::ROFS)
+    }
+
+    /// A number for new nodes and staged contents.
+    pub(crate) fn fresh_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    /// A node number: the host's if it is free, never one that was given before.
+    fn number(&mut self, host: u64) -> Ino {
+        if host > ROOT && host < FRESH && !self.nodes.contains_key(&host) {
+            host
+        } else {
+            FRESH + self.fresh_id()
+        }
+    }
+
+    pub(crate) fn insert_new(&mut self, id: u64, node: Node) -> Ino {
+        let ino = FRESH + id;
+        self.nodes.insert(ino, node);
+        ino
+    }
+
+    /// The path of a node in its tree by its first name; `None` for one without names.
+    pub(crate) fn path_of(&self, ino: Ino) -> Option<Rel> {
+        let mut parts: Vec<&Name> = Vec::new();
+        let mut at = ino;
+        loop {
+            let node = self.nodes.get(&at)?;
+            if self.trees.get(node.tree)?.root == at {
+                break;
+            }
+            let (parent, name) = node.names.first()?;
+            parts.push(name);
+            at = *parent;
+        }
+        let mut path = Rel::new();
+        for name in parts.iter().rev() {
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        Some(path)
+    }
+
+    /// The path that a name in a directory has; fails when the directory itself has none.
+    pub(crate) fn path_in(&self, parent: Ino, name: &[u8]) -> Result<Rel> {
+        Ok(join(&self.path_of(parent).ok_or(Errno::NOENT)?, name))
+    }
+
+    /// All paths of a node.
+    pub(crate) fn paths_of(&self, ino: Ino) -> Vec<Rel> {
+        let Some(node) = self.nodes.get(&ino) else {
+            return Vec::new();
+        };
+        if self
+            .trees
+            .get(node.tree)
+            .is_some_and(|tree| tree.root == ino)
+        {
+            return vec![Rel::new()];
+        }
+        node.names
+            .iter()
+            .filter_map(|(parent, name)| self.path_in(*parent, name).ok())
+            .collect()
+    }
+
+    /// Reads a directory's names from the base, once.
+    pub(crate) fn load(&mut self, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        let Some(listing) = &node.dir else {
+            return Err(Errno::NOTDIR);
+        };
+        if listing.loaded {
+            return Ok(());
+        }
+        let names = match &node.base {
+            Some(path) => match self.tree(node.tree)?.base.list(path) {
+                Ok(names) => names,
+                // Its owner removed it; the agent sees an empty directory.
+                Err(Errno::NOENT | Errno::NOTDIR) => Vec::new(),
+                Err(error) => return Err(error),
+            },
+            None => Vec::new(),
+        };
+        if let Some(listing) = self.node_mut(ino)?.dir.as_mut() {
+            for (name, kind) in names {
+                listing.set(&name, kind, None);
+            }
+            listing.loaded = true;
+        }
+        Ok(())
+    }
+
+    /// The node under a name; `None` when there is no such name.
+    pub(crate) fn child(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        self.load(parent)?;
+        let node = self.node(parent)?;
+        let slot = match node.dir.as_ref().and_then(|listing| listing.find(name)) {
+            None => return Ok(None),
+            Some(Slot { ino: Some(ino), .. }) => return Ok(Some(ino)),
+            Some(slot) => slot,
+        };
+        let tree = node.tree;
+        let base_path = join(node.base.as_deref().ok_or(Errno::IO)?, name);
+        match self.adopt(tree, &base_path) {
+            Ok(ino) => {
+                self.attach(parent, name, ino)?;
+                Ok(Some(ino))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                // Its owner removed it before the agent looked.
+                debug_assert!(slot.ino.is_none());
+                if let Some(listing) = self.node_mut(parent)?.dir.as_mut() {
+                    listing.remove(name);
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A node for what the base has at a path: a known one if it is another name of the same file.
+    pub(crate) fn adopt(&mut self, tree: usize, base_path: &[u8]) -> Result<Ino> {
+        let base = Arc::clone(&self.tree(tree)?.base);
+        let stat = base.stat(base_path)?;
+        let kind = Kind::of_mode(stat.st_mode);
+        let key = (tree, stat.st_dev, stat.st_ino);
+        let several = stat.st_nlink > 1 && kind != Kind::Dir;
+        if several && let Some(ino) = self.by_base.get(&key) {
+            return Ok(*ino);
+        }
+        let mut node = Node::new(tree, kind, Attr::of(&stat));
+        let mut version = Version::of(&stat);
+        if kind == Kind::Symlink {
+            let target = base.readlink(base_path)?;
+            version.target = Some(target.clone());
+            node.target = Some(target);
+        }
+        node.base = Some(base_path.to_vec());
+        node.seen = Some(version);
+        let ino = self.number(stat.st_ino);
+        self.nodes.insert(ino, node);
+        if several {
+            self.by_base.insert(key, ino);
+        }
+        Ok(ino)
+    }
+
+    /// Puts a node under a name.
+    pub(crate) fn attach(&mut self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
+        let kind = self.node(ino)?.kind;
+        if let Some(listing) = self.node_mut(parent)?.dir.as_mut() {
+            listing.set(name, Some(kind), Some(ino));
+        }
+        let node = self.node_mut(ino)?;
+        if !node.names.iter().any(|(p, n)| *p == parent && **n == *name) {
+            node.names.push((parent, name.into()));
+        }
+        Ok(())
+    }
+
+    /// Takes a name away; the node stays as long as somebody needs it.
+    pub(crate) fn detach(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        let slot = self
+            .node_mut(parent)?
+            .dir
+            .as_mut()
+            .and_then(|listing| listing.remove(name));
+        let Some(ino) = slot.and_then(|slot| slot.ino) else {
+            return Ok(None);
+        };
+        self.node_mut(ino)?
+            .names
+            .retain(|(p, n)| *p != parent || **n != *name);
+        Ok(Some(ino))
+    }
+
+    /// Frees a node that has no name, no handle and that the kernel has forgotten.
+    pub(crate) fn reap(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get(&ino) else {
+            return;
+        };
+        if !node.names.is_empty() || node.lookups > 0 || node.opens > 0 || ino == ROOT {
+            return;
+        }
+        // Another name of it in the base was not looked at yet, and shows what this one became.
+        let key = node
+            .seen
+            .as_ref()
+            .map(|seen| (node.tree, seen.dev, seen.ino));
+        if node.attr.nlink > 0 && key.is_some_and(|key| self.by_base.get(&key) == Some(&ino)) {
+            return;
+        }
+        if let (Some(id), Some(tree)) = (node.data, self.trees.get(node.tree)) {
+            tree.upper.remove_data(id);
+        }
+        if let Some(node) = self.nodes.remove(&ino) {
+            if let Some(seen) = &node.seen {
+                let key = (node.tree, seen.dev, seen.ino);
+                if self.by_base.get(&key) == Some(&ino) {
+                    self.by_base.remove(&key);
+                }
+            }
+            if let Some(tree) = self.trees.get_mut(node.tree) {
+                tree.dirty_nodes.remove(&ino);
+            }
+        }
+    }
+
+    /// Walks a path from a tree's root.
+    pub(crate) fn walk(&mut self, tree: usize, path: &[u8]) -> Result<Option<Ino>> {
+        let mut at = self.tree(tree)?.root;
+        for name in components(path) {
+            if self.node(at)?.kind != Kind::Dir {
+                return Ok(None);
+            }
+            match self.child(at, name)? {
+                Some(ino) => at = ino,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Remembers what the base had at a path, before the view covers it for the first time.
+    pub(crate) fn cover(&mut self, parent: Ino, name: &[u8], path: &Rel) -> Result<()> {
+        let node = self.node(parent)?;
+        let tree_index = node.tree;
+        if self.tree(tree_index)?.covered.contains_key(path) {
+            return Ok(());
+        }
+        if self.replay {
+            // Records about the base come before the operations that covered it.
+            self.tree_mut(tree_index)?
+                .covered
+                .insert(path.clone(), None);
+            return Ok(());
+        }
+        let slot = node.dir.as_ref().and_then(|listing| listing.find(name));
+        let child = slot
+            .and_then(|slot| slot.ino)
+            .and_then(|ino| self.nodes.get(&ino));
+        let in_place = node
+            .base
+            .as_ref()
+            .is_some_and(|base| path_is(base, name, path));
+        let parent_is_new = crate::path::split(path).is_some_and(|(above, _)| {
+            matches!(
+                self.trees
+                    .get(tree_index)
+                    .and_then(|t| t.covered.get(above)),
+                Some(None)
+            )
+        });
+        let version = match child {
+            Some(child) if child.base.as_ref() == Some(path) => child.seen.clone(),
+            None if in_place && slot.is_none() => None,
+            None if parent_is_new => None,
+            _ => self.tree(tree_index)?.base.version(path)?,
+        };
+        self.cover_with(tree_index, path, version)
+    }
+
+    /// The same, when the version is known.
+    pub(crate) fn cover_with(
+        &mut self,
+        tree: usize,
+        path: &Rel,
+        version: Option<Version>,
+    ) -> Result<()> {
+        let replay = self.replay;
+        let tree = self.tree_mut(tree)?;
+        if tree.covered.contains_key(path) {
+            return Ok(());
+        }
+        if let (Some(version), false) = (&version, replay) {
+            tree.upper.append(&Entry::Base {
+                path: path.clone(),
+                version: version.clone(),
+            })?;
+        }
+        tree.covered.insert(path.clone(), version);
+        Ok(())
+    }
+
+    /// Writes a record, unless it is being read back.
+    pub(crate) fn record(&self, tree: usize, entry: &Entry) -> Result<()> {
+        if self.replay {
+            Ok(())
+        } else {
+            self.tree(tree)?.upper.append(entry)
+        }
+    }
+
+    /// Notes that a name changed.
+    pub(crate) fn touch(&mut self, tree: usize, path: Rel, deep: bool) {
+        if let Some(tree) = self.trees.get_mut(tree) {
+            let dirty = tree.dirty.entry(path).or_insert(Dirty {
+                at: Instant::now(),
+                deep,
+            });
+            dirty.at = Instant::now();
+            dirty.deep |= deep;
+        }
+    }
+
+    /// Notes that a node's content or attributes changed.
+    pub(crate) fn touch_node(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.changes += 1;
+            if let Some(tree) = self.trees.get_mut(node.tree) {
+                tree.dirty_nodes.insert(ino, Instant::now());
+            }
+        }
+    }
+
+    /// The base file with this node's identity gets a node of its own from now on.
+    pub(crate) fn forget_identity(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get(&ino) else {
+            return;
+        };
+        if let Some(seen) = &node.seen {
+            let key = (node.tree, seen.dev, seen.ino);
+            if self.by_base.get(&key) == Some(&ino) {
+                self.by_base.remove(&key);
+            }
+        }
+    }
+
+    /// A base file's identity changed under a node, by our own commit.
+    pub(crate) fn rebase(&mut self, ino: Ino, base: Rel, version: Version) {
+        self.forget_identity(ino);
+        let Some(node) = self.nodes.get_mut(&ino) else {
+            return;
+        };
+        if node.names.len() > 1 {
+            self.by_base
+                .insert((node.tree, version.dev, version.ino), ino);
+        }
+        node.base = Some(base);
+        node.seen = Some(version);
+    }
+}
+
+fn path_is(base: &[u8], name: &[u8], path: &[u8]) -> bool {
+    crate::path::split(path).is_some_and(|(above, last)| above == base && last == name)
+}

@@ -1,0 +1,210 @@
+//! The disk form of what is staged: `journal`, one record an operation, appended before the agent
+//! gets its answer, and `data/N`, one file a staged content. Enough for another process to rebuild
+//! the agent's view after a kill at any instant. Paths in records are those of the agent's view at
+//! the time of the operation.
+//!
+//! A record is its length, its CRC-32 and its postcard encoding. A torn last one is cut off.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::attr::{Kind, Time, Version};
+use crate::delta::Delta;
+use crate::path::Rel;
+
+/// One record of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    /// What the base held at a path when the agent first covered it.
+    Base { path: Rel, version: Version },
+    /// A new node; `id` names its content in `data/`.
+    Create {
+        path: Rel,
+        id: u64,
+        kind: Kind,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+        target: Vec<u8>,
+    },
+    /// Another name for a node.
+    Link { from: Rel, to: Rel },
+    /// A name is gone.
+    Remove { path: Rel },
+    /// A name moved; `exchange` when the two swapped.
+    Rename { from: Rel, to: Rel, exchange: bool },
+    /// The content of a base file was copied to `data/id`, or emptied.
+    Copy {
+        path: Rel,
+        id: u64,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    /// Attributes as they are from now on.
+    Attr {
+        path: Rel,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+        atime: Time,
+        mtime: Time,
+    },
+    /// Extended attributes as they are from now on, all of them.
+    Xattrs {
+        path: Rel,
+        all: BTreeMap<Vec<u8>, Vec<u8>>,
+    },
+    /// What the view shows at a path is what the host has now.
+    Committed { path: Rel },
+    /// The view shows the host's version again.
+    Reverted { path: Rel },
+    /// A delta is about to be carried out on the host, with temporary names `temp`.
+    Intent { event: u64, delta: Delta, temp: Rel },
+    /// It was carried out (`ok`), or was not and left nothing behind.
+    Finished { event: u64, ok: bool, what: String },
+}
+
+/// A tree's private directory.
+#[derive(Debug)]
+pub(crate) struct Upper {
+    dir: PathBuf,
+    data: OwnedFd,
+    journal: File,
+}
+
+/// What a later process needs to know about a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Card {
+    pub(crate) tree: String,
+    pub(crate) base: String,
+}
+
+impl Upper {
+    /// Opens or makes the directory.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+        make(dir)?;
+        make(&dir.join("data"))?;
+        make(&dir.join("undo"))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
+        let journal = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(dir.join("journal"))?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            data,
+            journal,
+        })
+    }
+
+    /// Writes down which tree it belongs to.
+    pub(crate) fn write_card(&self, card: &Card) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(card).map_err(io::Error::other)?;
+        std::fs::write(self.dir.join("tree.json"), text)
+    }
+
+    /// Where it lies.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the host's versions that commits replaced are kept.
+    pub(crate) fn undo(&self) -> PathBuf {
+        self.dir.join("undo")
+    }
+
+    /// Appends a record. It survives the end of this process when this returns.
+    pub(crate) fn append(&self, entry: &Entry) -> Result<(), Errno> {
+        let body = postcard::to_stdvec(entry).map_err(|_| Errno::IO)?;
+        let mut record = Vec::with_capacity(body.len() + 8);
+        record.extend_from_slice(
+            &u32::try_from(body.len())
+                .map_err(|_| Errno::FBIG)?
+                .to_le_bytes(),
+        );
+        record.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        record.extend_from_slice(&body);
+        (&self.journal)
+            .write_all(&record)
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+    }
+
+    /// Makes the records so far survive a power cut.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.journal.sync_data()
+    }
+
+    pub(crate) fn create_data(&self, id: u64) -> Result<File, Errno> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.data, name(id), flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
+    pub(crate) fn open_data(&self, id: u64) -> Result<File, Errno> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.data, name(id), flags, Mode::empty())?.into())
+    }
+
+    pub(crate) fn stat_data(&self, id: u64) -> Result<rustix::fs::Stat, Errno> {
+        rustix::fs::statat(&self.data, name(id), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Removes a content; open handles keep it.
+    pub(crate) fn remove_data(&self, id: u64) {
+        // What is left over is found and removed when the session is cleared away.
+        let _ = rustix::fs::unlinkat(&self.data, name(id), AtFlags::empty());
+    }
+}
+
+fn name(id: u64) -> String {
+    format!("{id}")
+}
+
+/// Reads a journal from its beginning; a torn or damaged end is left out.
+pub(crate) fn read(dir: &Path) -> io::Result<Vec<Entry>> {
+    let mut bytes = Vec::new();
+    match File::open(dir.join("journal")) {
+        Ok(mut file) => file.read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut entries = Vec::new();
+    let mut rest = bytes.as_slice();
+    while let Some((length, crc, body)) = record(rest) {
+        if crc32fast::hash(body) != crc {
+            break;
+        }
+        match postcard::from_bytes(body) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => {
+                let what = format!("a record of `{}` cannot be read: {error}", dir.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+        rest = rest.get(8 + length..).unwrap_or_default();
+    }
+    Ok(entries)
+}
+
+fn record(bytes: &[u8]) -> Option<(usize, u32, &[u8])> {
+    let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    let crc = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
+    Some((length, crc, bytes.get(8..8 + length)?))
+}
+
+/// Reads a tree's card.
+pub(crate) fn read_card(dir: &Path) -> io::Result<Card> {
+    serde_json::from_slice(&std::fs::read(dir.join("tree.json"))?).map_err(io::Error::other)
+}

@@ -1,0 +1,366 @@
+//! The life of changes: staged, settled, released, held, refused.
+
+mod world;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use kernel::Verdict;
+use world::{World, run, snapshot};
+
+fn filled(base: &std::path::Path) {
+    fs::create_dir_all(base.join("src/deep")).unwrap();
+    fs::write(base.join("a.txt"), "alpha").unwrap();
+    fs::write(base.join("src/main.rs"), "fn main() {}\n").unwrap();
+    fs::write(base.join("src/deep/x"), "x").unwrap();
+    fs::write(base.join(".env"), "KEY=sk-very-secret-value\n").unwrap();
+    std::os::unix::fs::symlink("a.txt", base.join("link")).unwrap();
+    run(base, "find . -exec touch -h -d '2020-01-01' {} +");
+}
+
+#[test]
+fn the_base_is_seen_and_not_touched() {
+    let world = World::new(filled);
+    let times = |dir: &std::path::Path| {
+        // Reading a link moves its time of access, which cannot be helped.
+        run(
+            dir,
+            "find . ! -type l -printf '%p %T@ %C@ %A@ %m %i\\n' | sort",
+        )
+    };
+    let before = times(&world.base());
+    let inside = snapshot(&world.inside());
+    assert_eq!(
+        fs::read_to_string(world.inside().join("link")).unwrap(),
+        "alpha"
+    );
+    world.settle();
+    assert_eq!(times(&world.base()), before);
+    assert_eq!(world.seen(), Vec::<String>::new());
+    assert_eq!(inside, snapshot(&world.base()));
+}
+
+#[test]
+fn plain_changes_are_released_and_nothing_flickers() {
+    let world = World::new(filled);
+    let inside = world.inside();
+    fs::write(inside.join("new.txt"), "fresh").unwrap();
+    fs::write(inside.join("a.txt"), "beta").unwrap();
+    fs::create_dir(inside.join("d")).unwrap();
+    fs::write(inside.join("d/y"), "y").unwrap();
+    fs::remove_file(inside.join("src/deep/x")).unwrap();
+    fs::remove_dir(inside.join("src/deep")).unwrap();
+    fs::set_permissions(
+        inside.join("src/main.rs"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("d/y", inside.join("l2")).unwrap();
+    assert_eq!(
+        fs::read_to_string(world.base().join("a.txt")).unwrap(),
+        "alpha",
+        "staged only"
+    );
+    world.settle();
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+    assert_eq!(
+        fs::read_to_string(world.base().join("a.txt")).unwrap(),
+        "beta"
+    );
+    assert!(!world.base().join("src/deep").exists());
+    let mut seen = world.seen();
+    seen.sort();
+    assert_eq!(
+        seen,
+        [
+            "released attributes src/main.rs",
+            "released create d",
+            "released create d/y",
+            "released create l2",
+            "released create new.txt",
+            "released delete src/deep",
+            "released delete src/deep/x",
+            "released modify a.txt",
+        ]
+    );
+    let leftovers: Vec<_> = snapshot(&world.base())
+        .into_iter()
+        .filter(|l| l.contains(".kairos-"))
+        .collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+    // And again over what was committed.
+    fs::write(inside.join("a.txt"), "gamma").unwrap();
+    world.settle();
+    assert_eq!(
+        fs::read_to_string(world.base().join("a.txt")).unwrap(),
+        "gamma"
+    );
+    assert_eq!(world.seen(), ["released modify a.txt"]);
+    world.settle();
+    assert_eq!(
+        world.seen(),
+        Vec::<String>::new(),
+        "a settled change is not decided twice"
+    );
+}
+
+#[test]
+fn changes_settle_by_themselves_when_quiet() {
+    let world = World::new(filled);
+    fs::write(world.inside().join("new.txt"), "fresh").unwrap();
+    world.wait_until("commit", || world.base().join("new.txt").exists());
+    assert_eq!(
+        fs::read_to_string(world.base().join("new.txt")).unwrap(),
+        "fresh"
+    );
+}
+
+#[test]
+fn what_vanishes_before_it_settles_is_no_effect() {
+    let world = World::new(filled);
+    let inside = world.inside();
+    fs::write(inside.join("tmp"), "t").unwrap();
+    fs::remove_file(inside.join("tmp")).unwrap();
+    fs::write(inside.join("a.txt"), "other").unwrap();
+    fs::write(inside.join("a.txt"), "alpha").unwrap();
+    fs::rename(inside.join("src"), inside.join("src2")).unwrap();
+    fs::rename(inside.join("src2"), inside.join("src")).unwrap();
+    world.settle();
+    assert_eq!(world.seen(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hold_is_seen_inside_only_and_committed_on_approval() {
+    let world = World::new(filled);
+    let inside = world.inside();
+    fs::write(inside.join("held1"), "run me").unwrap();
+    world.settle();
+    assert_eq!(world.seen(), ["held create held1"]);
+    assert_eq!(fs::read_to_string(inside.join("held1")).unwrap(), "run me");
+    assert!(!world.base().join("held1").exists());
+    // Another version voids the hold.
+    fs::write(inside.join("held1"), "run me twice").unwrap();
+    world.settle();
+    assert_eq!(world.seen(), ["withdrawn", "held create held1"]);
+    let held = world.session.held();
+    assert_eq!(held.len(), 1);
+    world
+        .session
+        .verdict(
+            held[0].hold,
+            held[0].manifest,
+            Verdict::Release,
+            "test",
+            "ok",
+        )
+        .unwrap();
+    assert_eq!(
+        fs::read_to_string(world.base().join("held1")).unwrap(),
+        "run me twice"
+    );
+    assert_eq!(world.seen(), ["committed held1 Ok(\"12 bytes written\")"]);
+    world.settle();
+    assert_eq!(world.seen(), Vec::<String>::new());
+    // A hold that is taken back.
+    fs::write(inside.join("held2"), "x").unwrap();
+    world.settle();
+    fs::remove_file(inside.join("held2")).unwrap();
+    world.settle();
+    assert_eq!(world.seen(), ["held create held2", "withdrawn"]);
+}
+
+#[test]
+fn a_refused_hold_is_undone_in_the_view() {
+    let world = World::new(|base| {
+        filled(base);
+        fs::write(base.join("held-there"), "old").unwrap();
+    });
+    let inside = world.inside();
+    fs::write(inside.join("held-new"), "n").unwrap();
+    fs::write(inside.join("held-there"), "changed").unwrap();
+    fs::create_dir(inside.join("held-dir")).unwrap();
+    fs::write(inside.join("held-dir/child"), "c").unwrap();
+    world.settle();
+    let open = fs::File::open(inside.join("held-there")).unwrap();
+    for held in world.session.held() {
+        let _ = world
+            .session
+            .verdict(held.hold, held.manifest, Verdict::Refuse, "test", "no");
+    }
+    assert!(!inside.join("held-new").exists());
+    assert!(!inside.join("held-dir").exists());
+    assert_eq!(
+        fs::read_to_string(inside.join("held-there")).unwrap(),
+        "old"
+    );
+    assert_eq!(
+        std::io::read_to_string(open).unwrap(),
+        "changed",
+        "open handles go on"
+    );
+    assert_eq!(world.session.held().len(), 0);
+    world.settle();
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn a_refused_change_is_taken_back_and_told_early_when_asked() {
+    let world = World::new(|base| {
+        filled(base);
+        fs::write(base.join("refused-there"), "old").unwrap();
+    });
+    let inside = world.inside();
+    fs::write(inside.join("refused-new"), "n").unwrap();
+    fs::write(inside.join("refused-there"), "changed").unwrap();
+    fs::create_dir(inside.join("d")).unwrap();
+    fs::rename(inside.join("refused-there"), inside.join("moved")).unwrap();
+    world.settle();
+    assert!(!inside.join("refused-new").exists());
+    assert_eq!(
+        fs::read_to_string(inside.join("refused-there")).unwrap(),
+        "old"
+    );
+    assert_eq!(
+        fs::read_to_string(world.base().join("refused-there")).unwrap(),
+        "old"
+    );
+    let session = world.session.clone();
+    world
+        .trees
+        .set_precheck(Box::new(move |effect| session.precheck(effect)));
+    let error = fs::write(inside.join("refused-new"), "n").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    let error = fs::write(inside.join("refused-there"), "n").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    assert!(fs::remove_file(inside.join("refused-there")).is_err());
+    assert_eq!(
+        fs::read_to_string(inside.join("refused-there")).unwrap(),
+        "old"
+    );
+}
+
+#[test]
+fn directories_of_the_base_are_renamed() {
+    let world = World::new(filled);
+    let inside = world.inside();
+    let ino = fs::metadata(inside.join("src/main.rs")).unwrap().ino();
+    fs::rename(inside.join("src"), inside.join("lib")).unwrap();
+    assert_eq!(fs::metadata(inside.join("lib/main.rs")).unwrap().ino(), ino);
+    assert_eq!(fs::read_to_string(inside.join("lib/deep/x")).unwrap(), "x");
+    assert!(!inside.join("src").exists());
+    world.settle();
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+    assert!(!world.base().join("src").exists());
+    assert_eq!(fs::metadata(inside.join("lib/main.rs")).unwrap().ino(), ino);
+    // Kinds that replace each other.
+    fs::remove_file(inside.join("a.txt")).unwrap();
+    fs::create_dir(inside.join("a.txt")).unwrap();
+    fs::write(inside.join("a.txt/in"), "in").unwrap();
+    fs::remove_dir_all(inside.join("lib/deep")).unwrap();
+    std::os::unix::fs::symlink("main.rs", inside.join("lib/deep")).unwrap();
+    run(&inside, "mkfifo pipe");
+    world.settle();
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+    fs::remove_dir_all(inside.join("a.txt")).unwrap();
+    fs::write(inside.join("a.txt"), "a file again").unwrap();
+    world.settle();
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn the_owners_change_is_never_overwritten() {
+    let world = World::new(filled);
+    let (inside, base) = (world.inside(), world.base());
+    fs::write(inside.join("a.txt"), "the agent's").unwrap();
+    fs::write(base.join("a.txt"), "the owner's").unwrap();
+    fs::write(inside.join("both"), "the agent's").unwrap();
+    fs::write(base.join("both"), "the owner's").unwrap();
+    fs::remove_file(inside.join("src/deep/x")).unwrap();
+    fs::write(base.join("src/deep/x"), "the owner's x").unwrap();
+    // Read, then changed outside, then written inside: the agent wrote over what it had read.
+    assert_eq!(
+        fs::read_to_string(inside.join("src/main.rs")).unwrap(),
+        "fn main() {}\n"
+    );
+    fs::write(base.join("src/main.rs"), "owner edit").unwrap();
+    fs::write(inside.join("src/main.rs"), "agent edit").unwrap();
+    world.settle();
+    assert_eq!(
+        fs::read_to_string(base.join("a.txt")).unwrap(),
+        "the owner's"
+    );
+    assert_eq!(
+        fs::read_to_string(base.join("both")).unwrap(),
+        "the owner's"
+    );
+    assert_eq!(
+        fs::read_to_string(base.join("src/deep/x")).unwrap(),
+        "the owner's x"
+    );
+    assert_eq!(
+        fs::read_to_string(base.join("src/main.rs")).unwrap(),
+        "owner edit"
+    );
+    assert_eq!(
+        fs::read_to_string(inside.join("a.txt")).unwrap(),
+        "the agent's"
+    );
+    let kept = world.disk.upper().join("conflicts/a.txt");
+    assert_eq!(fs::read_to_string(kept).unwrap(), "the agent's");
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    assert!(
+        log.contains("conflict: `a.txt` was changed on the host meanwhile"),
+        "{log}"
+    );
+    let leftovers: Vec<_> = snapshot(&base)
+        .into_iter()
+        .filter(|l| l.contains(".kairos-"))
+        .collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+}
+
+#[test]
+fn privileged_nodes_are_refused() {
+    let world = World::new(filled);
+    let inside = world.inside();
+    for command in [
+        "mknod n c 1 3",
+        "mknod n b 7 0",
+        "chmod u+s a.txt",
+        "chmod 2755 a.txt",
+    ] {
+        let out = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(command)
+            .current_dir(&inside)
+            .output()
+            .unwrap();
+        assert!(!out.status.success(), "{command}");
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(text.contains("not permitted"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn what_is_read_is_reported_once() {
+    let world = World::new(filled);
+    for _ in 0..3 {
+        let _ = fs::read(world.inside().join("a.txt")).unwrap();
+        let _ = fs::read(world.inside().join(".env")).unwrap();
+    }
+    world.trees.drain();
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    let incoming = |path: &str| log.matches(&format!("[\"workspace\",\"{path}\"]")).count();
+    assert_eq!((incoming("a.txt"), incoming(".env")), (1, 1), "{log}");
+    // What the agent wrote itself is no news to it.
+    fs::write(world.inside().join("own"), "own words").unwrap();
+    world.settle();
+    let _ = fs::read(world.inside().join("own")).unwrap();
+    world.trees.drain();
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    assert!(
+        !log.lines()
+            .any(|l| l.contains("\"incoming\"") && l.contains("\"own\"")),
+        "{log}"
+    );
+}
