@@ -1,1 +1,28 @@
-//! Advises: the oracles.
+//! Advises: the oracles. An oracle decides what policy deferred, never what policy refused. Its
+//! answers are bound to the manifests it was shown; whatever it does not answer is refused.
+//!
+//! Modules in reading order:
+
+/// Which oracle an operator asked for.
+mod spec;
+/// Refuses everything.
+mod deny;
+/// A person at a terminal.
+mod ask;
+/// What belongs together in front of a person.
+mod group;
+/// A program: view in, verdicts out.
+mod command;
+/// The view and the verdicts as JSON.
+pub mod wire;
+/// One oracle after the other.
+mod chain;
+/// Text of the agent's making, safe to print.
+mod printable;
+
+pub use ask::{Ask, Explain};
+pub use chain::Chain;
+pub use command::Command;
+pub use deny::Deny;
+pub use printable::printable;
+pub use spec::{OracleSpec, Setting, build, parse};
