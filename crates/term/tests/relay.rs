@@ -404,6 +404,18 @@ fn input_from_a_file_with_output_on_a_terminal() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_is_told_and_the_agent_does_not_block() {
+    let screen = Screen::new(24, 80);
+    let told = Told::default();
+    let script = "trap '' HUP; sleep 0.3; head -c 300000 /dev/zero; exit 4";
+    let (terminal, mut child) = on_screen(&screen, &told, script);
+    drop(screen);
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    terminal.finish();
+    assert_eq!(*told.signals.lock().unwrap(), [Signal::HangUp]);
+}
+
+#[test]
 fn typing_with_output_into_a_file() {
     let mut screen = Screen::new(24, 80);
     let (told, out) = (Told::default(), file_with(b""));
