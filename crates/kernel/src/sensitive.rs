@@ -271,6 +271,37 @@ impl Scanner {
         self.broken
     }
 
+    /// A text for people and oracles: every sensitive token in it is replaced by `[secret]`; all of
+    /// it, when one shows only after decoding.
+    pub fn redacted(&self, text: &str) -> String {
+        const SECRET: &str = "[secret]";
+        if self.broken {
+            return SECRET.into();
+        }
+        let Some(automaton) = &self.automaton else { return text.into() };
+        let is_token = |n: usize| matches!(self.means.get(n), Some(Means::Token(_)));
+        let mut spans: Vec<(usize, usize)> = automaton
+            .find_overlapping_iter(text.as_bytes())
+            .filter(|found| is_token(found.pattern().as_usize()))
+            .map(|found| (found.start(), found.end()))
+            .collect();
+        spans.sort_unstable();
+        let mut shown: Vec<u8> = Vec::with_capacity(text.len());
+        let mut at = 0;
+        for (start, end) in spans {
+            if start >= at {
+                shown.extend_from_slice(text.as_bytes().get(at..start).unwrap_or_default());
+                shown.extend_from_slice(SECRET.as_bytes());
+            }
+            at = at.max(end);
+        }
+        shown.extend_from_slice(text.as_bytes().get(at..).unwrap_or_default());
+        if self.scan(&shown).tokens().next().is_some() {
+            return SECRET.into();
+        }
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+
     fn search(&self, bytes: &[u8], carried: &mut Carried) {
         let Some(automaton) = &self.automaton else {
             return;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use kernel::{HoldId, Verdict};
+use kernel::{Effect, HoldId, Object, Reason, Scanner, Verdict};
 
 use crate::ports::{Judgement, Oracle, View, ViewHold};
 use crate::session::{Held, Session};
@@ -13,6 +13,8 @@ use crate::session::{Held, Session};
 const TRACE_LINES_MAX: usize = 200;
 /// Bytes of parked content an oracle is shown.
 const EXCERPT_BYTES_MAX: u64 = 2048;
+/// No secret is longer in any form that is searched for.
+const SECRET_BYTES_MAX: u64 = 2048;
 
 /// What came of asking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,27 +103,53 @@ pub fn resolve(session: &Session, oracle: &dyn Oracle, only: Option<&[HoldId]>) 
     resolved
 }
 
-/// What an oracle may see of these holds.
+/// What an oracle may see of these holds. Secrets are not part of it: an answer is bound to the
+/// manifest, so what is shown may be shortened.
 pub fn view(session: &Session, held: &[Held]) -> View {
+    let scanner = session.scanner();
     View {
         task: session.task(),
-        trace: session.trace(TRACE_LINES_MAX),
+        trace: session.trace(TRACE_LINES_MAX).iter().map(|line| scanner.redacted(line)).collect(),
         holds: held
             .iter()
             .map(|held| ViewHold {
                 hold: held.hold,
                 manifest: held.manifest,
-                effect: held.effect.clone(),
-                reasons: held.question.reasons.clone(),
+                effect: redacted(&scanner, &held.effect),
+                reasons: held.question.reasons.iter().map(|why| redacted_reason(&scanner, why)).collect(),
                 depends: held.question.depends.clone(),
                 carries: held.carries.clone(),
-                excerpt: excerpt(session, held),
+                excerpt: excerpt(session, &scanner, held),
             })
             .collect(),
     }
 }
 
-fn excerpt(session: &Session, held: &Held) -> String {
+fn redacted(scanner: &Scanner, effect: &Effect) -> Effect {
+    let mut effect = effect.clone();
+    match &mut effect.object {
+        Object::Party { path, .. } | Object::Location { path, .. } => *path = scanner.redacted(path),
+        Object::Tool { .. } => {}
+    }
+    effect.about = scanner.redacted(&effect.about);
+    for gated in &mut effect.gated {
+        gated.value = scanner.redacted(&gated.value);
+    }
+    for value in effect.fields.values_mut() {
+        *value = scanner.redacted(value);
+    }
+    effect
+}
+
+fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
+    let mut reason = reason.clone();
+    if let Reason::NotDerivable { value, .. } = &mut reason {
+        *value = scanner.redacted(value);
+    }
+    reason
+}
+
+fn excerpt(session: &Session, scanner: &Scanner, held: &Held) -> String {
     let Some(digest) = held
         .parked
         .blob
@@ -131,12 +159,22 @@ fn excerpt(session: &Session, held: &Held) -> String {
         return String::new();
     };
     let mut bytes = Vec::new();
+    let window = EXCERPT_BYTES_MAX + SECRET_BYTES_MAX;
     let read = session
         .blobs()
         .open(&digest)
-        .and_then(|file| file.take(EXCERPT_BYTES_MAX).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(_) => String::new(),
+        .and_then(|file| file.take(window).read_to_end(&mut bytes));
+    let Ok(read) = read else { return String::new() };
+    let mut text = scanner.redacted(&String::from_utf8_lossy(&bytes));
+    let mut keep = usize::try_from(EXCERPT_BYTES_MAX).unwrap_or(usize::MAX).min(text.len());
+    if read as u64 == window {
+        // A secret that the window's end cut in two was not recognised; it is not shown.
+        let tail = usize::try_from(SECRET_BYTES_MAX).unwrap_or(usize::MAX);
+        keep = keep.min(text.len().saturating_sub(tail));
     }
+    while !text.is_char_boundary(keep) {
+        keep -= 1;
+    }
+    text.truncate(keep);
+    text
 }
