@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ::http::header::{self, HeaderMap};
+use ::http::header::{self, HeaderMap, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,6 +20,7 @@ use store::{Lease, Parked};
 use crate::accept::{Place, Stream};
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
+use crate::framing::{Doubt, Guarded};
 use crate::hold::Stub;
 use crate::net::Shared;
 use crate::release::{self, Note};
@@ -41,9 +42,10 @@ pub(crate) async fn serve<S: Stream>(
     place: Place,
 ) -> io::Result<()> {
     let place = Arc::new(place);
+    let (stream, doubt) = Guarded::new(stream);
     let service = service_fn(move |request| {
-        let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
-        async move { Ok::<_, Infallible>(answer(shared, place, request).await) }
+        let (shared, place, doubt) = (Arc::clone(&shared), Arc::clone(&place), Arc::clone(&doubt));
+        async move { Ok::<_, Infallible>(answer(shared, place, doubt, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -63,9 +65,14 @@ pub(crate) async fn serve<S: Stream>(
 async fn answer(
     shared: Arc<Shared>,
     place: Arc<Place>,
+    doubt: Doubt,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let shape = Shape::of(request.headers());
+    if let Some(why) = doubt.get() {
+        shared.contradiction(&place, request.method().as_str(), request.uri(), why);
+        return doubted(shape, why);
+    }
     if *request.method() == Method::CONNECT {
         return proxy::connect(&shared, &place, request);
     }
@@ -90,10 +97,19 @@ async fn answer(
     if websocket::is_upgrade(&request) {
         return websocket::open(&shared, target, request, shape).await;
     }
-    match exchange(&shared, target, request, shape).await {
+    match exchange(&shared, target, request, shape, &doubt).await {
         Ok(response) => response,
         Err(stopped) => stopped.response(shape),
     }
+}
+
+/// The answer on a connection that can be cut into requests in two ways; it ends there.
+fn doubted(shape: Shape, why: &str) -> Response<Body> {
+    let mut response = stub::malformed(shape, StatusCode::BAD_REQUEST, why);
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Why a request ended before it was decided.
@@ -151,8 +167,12 @@ async fn exchange(
     target: Target,
     request: Request<Incoming>,
     shape: Shape,
+    doubt: &Doubt,
 ) -> Result<Response<Body>, Stopped> {
     let whole = Whole::read(shared, target, request).await?;
+    if let Some(why) = doubt.get() {
+        return Ok(doubted(shape, why));
+    }
     let Target {
         host, port, path, ..
     } = &whole.target;

@@ -25,6 +25,8 @@ mod tls;
 mod proxy;
 /// Who a request is really for; refuses what contradicts itself.
 pub mod target;
+/// A strict second reader of HTTP/1 framing.
+pub mod framing;
 /// One request: read, judged, released, held or refused.
 mod http;
 /// A request's bytes in canonical form, parked while it is judged.

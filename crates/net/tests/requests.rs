@@ -58,7 +58,7 @@ fn a_post_to_an_unknown_party_gets_a_stub_and_is_sent_once_when_released() {
         held[0].effect.object.to_string(),
         "https://bad.example/collect"
     );
-    assert_eq!(world.blobs() > 0, true);
+    assert!(world.blobs() > 0);
     world.decide(Verdict::Release);
     let seen = origin.seen();
     assert_eq!(seen.len(), 1, "{seen:?}");

@@ -3,7 +3,11 @@
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "each test file uses a part of this"
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "each test file uses a part of this, and a helper that fails fails its test"
 )]
 
 use std::collections::BTreeMap;
@@ -196,7 +200,6 @@ async fn serve_one(
 }
 
 struct SyncStream<S>(std::pin::Pin<Box<S>>);
-// SAFETY is not needed: the stream is polled through `&mut` only, which `Sync` cannot reach.
 impl<S: futures_util::Stream> futures_util::Stream for SyncStream<S> {
     type Item = S::Item;
     fn poll_next(
