@@ -224,7 +224,7 @@ impl Talk<'_> {
             let (key, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
             let reason = |word: &str| match rest.trim() {
                 "" => word.to_string(),
-                said => said.to_string(),
+                said => printable(said),
             };
             match key {
                 "y" | "yes" => return Ok(Choice::One(Verdict::Release, reason("released by you"))),

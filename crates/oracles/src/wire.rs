@@ -8,7 +8,7 @@ use monitor::{Answer, Judgement, View, ViewHold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::printable::shortened;
+use crate::printable::{printable, shortened};
 
 /// Version of the view's form.
 pub const VERSION: u32 = 1;
@@ -105,7 +105,7 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
     let said: Said = match serde_json::from_str(text.trim()) {
         Ok(said) => said,
         Err(error) => {
-            let start = shortened(text.trim(), 80);
+            let start = shortened(&printable(text.trim()), 80);
             let what = if start.is_empty() {
                 "it answered nothing".to_string()
             } else {
@@ -120,14 +120,14 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
     for one in said.verdicts {
         let asked = view.holds.iter().find(|hold| hold.hold.to_string() == one.hold);
         let Some(asked) = asked else {
-            notes.push(format!("it answered for `{}`, about which it was not asked", shortened(&one.hold, 40)));
+            notes.push(format!("it answered for `{}`, about which it was not asked", shortened(&printable(&one.hold), 40)));
             continue;
         };
         let mut answer = Answer {
             hold: asked.hold,
             manifest: asked.manifest,
             verdict: one.verdict.into(),
-            reason: shortened(one.reason.as_deref().unwrap_or("no reason given"), REASON_CHARACTERS_MAX),
+            reason: said_reason(one.reason.as_deref()),
         };
         if let Some(manifest) = &one.manifest {
             if Digest::from_hex(manifest) != Some(asked.manifest) {
@@ -162,6 +162,13 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
         }
     }
     (Judgement::Answers(answers), notes)
+}
+
+fn said_reason(reason: Option<&str>) -> String {
+    match reason.map(str::trim) {
+        None | Some("") => "no reason given".to_string(),
+        Some(reason) => shortened(&printable(reason), REASON_CHARACTERS_MAX),
+    }
 }
 
 #[derive(Deserialize)]

@@ -105,6 +105,7 @@ fn failures_are_told() {
         failure(judge("#!/bin/sh\nprintf '\\377\\376'")),
         failure(judge("#!/bin/sh\nkill -9 $$")),
     ];
+    assert!(told.iter().all(|why| !why.contains('\u{1b}')));
     insta::assert_snapshot!(told.join("\n"));
 }
 

@@ -23,7 +23,7 @@ pub const DEFAULT: &str = include_str!("../../../policies/default.toml");
 
 /// No policy, rule file or certificate is longer.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-const DEADLINE_S: u64 = 60;
+const DEADLINE_S: u64 = 30;
 
 /// Reads a policy file, or the built-in default alone, for a workspace and a home.
 ///

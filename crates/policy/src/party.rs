@@ -96,10 +96,9 @@ const NOT_HERE: &[(&str, &str)] = &[
 /// `[[party]]` and `[[preset]]`.
 pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<PartyEntry> {
     let name = table.take("name").and_then(|item| document.string(item, "\"registry\""));
-    let one = table.take("host");
-    let hosts = both_hosts(document, one, table.take("hosts"));
-    let preset = table.take("preset").and_then(|item| document.string(item, "\"npm\""));
-    if hosts.is_empty() && preset.is_none() {
+    let (one, many) = (table.take("host"), table.take("hosts"));
+    let preset = table.take("preset");
+    if one.or(many).or(preset).is_none() {
         document.wrong_help(
             table.span(),
             "`[[party]]` has to say who it is",
@@ -107,6 +106,8 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
             "write `hosts = [\"api.example.org\"]`, or `preset = \"npm\"`",
         );
     }
+    let hosts = both_hosts(document, one, many);
+    let preset = preset.and_then(|item| document.string(item, "\"npm\""));
     let ports = table.take("ports").map(|item| document.ports(item)).unwrap_or_default();
     let clearance = clearance(document, table.take("clearance"));
     let allow = table.take("allow").map(|item| allow(document, item)).unwrap_or_default();
@@ -138,12 +139,12 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
 /// `[[provider]]`: a party whose model paths are an internal channel.
 pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<PartyEntry> {
     let name = table.take("name").and_then(|item| document.string(item, "\"local\""));
-    let one = table.take("host");
-    let mut hosts = both_hosts(document, one, table.take("hosts"));
+    let (one, many, base) = (table.take("host"), table.take("hosts"), table.take("base_url"));
+    let mut hosts = both_hosts(document, one, many);
     let mut ports = table.take("ports").map(|item| document.ports(item)).unwrap_or_default();
     let mut models = table.take("models").map(|item| requests(document, item)).unwrap_or_default();
     if let Some((at, path, span)) =
-        table.take("base_url").and_then(|item| base_url(document, item, "http://127.0.0.1:11434/v1"))
+        base.and_then(|item| base_url(document, item, "http://127.0.0.1:11434/v1"))
     {
         hosts.push(Word { text: at.host, span });
         ports.push(at.port);
@@ -153,7 +154,7 @@ pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Opt
     } else if models.is_empty() && !hosts.is_empty() {
         models = ["", "/v1"].iter().flat_map(|base| below(base)).collect();
     }
-    if hosts.is_empty() {
+    if one.or(many).or(base).is_none() {
         document.wrong_help(
             table.span(),
             "`[[provider]]` has to say where its models are",
@@ -190,11 +191,10 @@ pub(crate) fn credential<'a>(
     document: &Document<'a>,
     mut table: Table<'a>,
 ) -> Option<CredentialEntry> {
-    let env = table.take("env").and_then(|item| document.string(item, "\"GITHUB_TOKEN\""));
-    let one = table.take("host");
-    let hosts = both_hosts(document, one, table.take("hosts"));
+    let env = table.take("env");
+    let (one, many) = (table.take("host"), table.take("hosts"));
     let placeholder = table.take("placeholder").and_then(|item| document.string(item, "\"ghp_\""));
-    if env.is_none() || hosts.is_empty() {
+    if env.is_none() || one.or(many).is_none() {
         document.wrong_help(
             table.span(),
             "`[[credential]]` has to have `env` and `hosts`",
@@ -203,6 +203,8 @@ pub(crate) fn credential<'a>(
              only towards these hosts",
         );
     }
+    let env = env.and_then(|item| document.string(item, "\"GITHUB_TOKEN\""));
+    let hosts = both_hosts(document, one, many);
     for host in hosts.iter().filter(|host| host.text == "*") {
         document.wrong_help(
             host.span.clone(),

@@ -53,6 +53,10 @@ impl<'a> Document<'a> {
         table
     }
 
+    pub(crate) fn has_findings(&self) -> bool {
+        !self.findings.borrow().is_empty()
+    }
+
     pub(crate) fn into_findings(self) -> Vec<Finding> {
         let mut findings = self.findings.into_inner();
         findings.sort_by_key(|finding| (finding.line, finding.column));

@@ -295,6 +295,12 @@ impl Builder {
             .collect();
         policies.sort_by_key(|(number, _)| *number);
         let before = self.findings.len();
+        if policies.is_empty() && parsed.num_of_templates() == 0 {
+            self.findings.push(
+                text.wrong(0, text.cedar.len(), "there is no rule in it", "here")
+                    .help("write `forbid(principal, action, resource) when { ... };`, or leave it out"),
+            );
+        }
         let mut mine = PolicySet::new();
         for (_, policy) in policies {
             let id = PolicyId::new(format!("rule{}", self.names.len()));

@@ -111,6 +111,10 @@ impl Sheet {
     /// the built-in default, which may say what a policy file may not.
     pub(crate) fn read(document: &Document<'_>, shipped: bool) -> Self {
         let parsed = document.parse();
+        if document.has_findings() {
+            // What follows a mistake of grammar is often not what was meant.
+            return Self::default();
+        }
         let mut top = Table::new("", parsed.get_ref(), parsed.span());
         let mut sheet = Self::default();
         if let Some(mut table) = top.take("task").and_then(|item| document.table(item, "[task]")) {
@@ -293,7 +297,7 @@ fn pattern_is_sound(document: &Document<'_>, word: &Word) -> bool {
     } else if text.starts_with("~") && !text.starts_with("~/") {
         Some(("`~` stands for your home only before a slash", "write `~/.codex/...`"))
     } else if text.contains(['{', '[']) {
-        Some(("`{` and `[` have no meaning in a pattern", "write one pattern for each case"))
+        Some(("`{` and `[` have no meaning in a pattern", "write one pattern for each case, or `?` for one character"))
     } else if text.chars().any(char::is_control) || text.starts_with("./") {
         Some(("this is not a path pattern", "write it as it reads below the workspace: `docs/**`"))
     } else {
@@ -383,14 +387,12 @@ fn executes<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<Execute
 }
 
 fn rule<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<RuleEntry> {
-    let name = table.take("name").and_then(|item| document.string(item, "\"no-uploads\""));
+    let name = table.take("name");
     let says = table
         .take("says")
         .and_then(|item| document.string(item, "\"uploads go through the release team\""))
         .map(|word| word.text);
-    let cedar = table
-        .take("cedar")
-        .and_then(|item| document.string(item, "'''forbid(principal, action, resource);'''"));
+    let cedar = table.take("cedar");
     if name.is_none() || cedar.is_none() {
         document.wrong_help(
             table.span(),
@@ -400,6 +402,9 @@ fn rule<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<RuleEntry> 
         );
     }
     table.finish(document, &[("permit", "rules only refuse"), ("forbid", "write `cedar = '''forbid(...);'''`")]);
+    let name = name.and_then(|item| document.string(item, "\"no-uploads\""));
+    let example = "'''forbid(principal, action, resource);'''";
+    let cedar = cedar.and_then(|item| document.string(item, example));
     Some(RuleEntry { name: name?, says, cedar: cedar? })
 }
 
