@@ -259,7 +259,7 @@ fn conversation(headers: &HeaderMap, spool: &Spool) -> Result<Option<Vec<u8>>, S
     }
     let reader = match inspect::decoded(headers, spool.body_reader())? {
         Some(reader) => reader,
-        None if headers.contains_key(header::CONTENT_ENCODING) => return Ok(None),
+        None if inspect::is_coded(headers) => return Ok(None),
         None => spool.body_reader(),
     };
     let mut plain = Vec::new();
@@ -283,8 +283,8 @@ impl Whole {
         let raw_target = request.uri().to_string();
         let (parts, mut body) = request.into_parts();
         let method = parts.method.as_str().to_string();
-        let raw_headers = parts.headers;
-        let mut headers = release::travelling(&raw_headers);
+        let mut looked = parts.headers;
+        let mut headers = release::travelling(&looked);
         let policy = shared.session.policy();
         let internal = policy.internal(&target.host, target.port, &method, &target.path);
         let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
@@ -326,6 +326,7 @@ impl Whole {
                         .conversation
                         .request(&target.host, &target.path, &kind, plain);
                 headers.remove(header::CONTENT_ENCODING);
+                looked.remove(header::CONTENT_ENCODING);
                 let head = spool::head(&method, &target, &headers);
                 spool = Spool::in_memory(&head, &amended);
             }
@@ -333,7 +334,6 @@ impl Whole {
 
         // With the search as it is now, after the last byte: what the agent read meanwhile counts.
         let scanner = shared.session.scanner();
-        let mut looked = raw_headers;
         if let Some(trailers) = &trailers {
             looked.extend(
                 trailers

@@ -90,6 +90,11 @@ pub(crate) fn decoded(
     Ok(any.then_some(reader))
 }
 
+/// Whether a body has a content coding at all.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    codings(headers).iter().any(|coding| coding != "identity")
+}
+
 fn codings(headers: &HeaderMap) -> Vec<String> {
     headers
         .get_all("content-encoding")

@@ -127,8 +127,11 @@ async fn serve_one(
         "/trailers" => {
             let mut trailers = http::HeaderMap::new();
             trailers.insert("grpc-status", "0".parse().unwrap());
-            let body = Full::new(Bytes::from_static(b"payload"))
-                .with_trailers(async move { Some(Ok(trailers)) });
+            let frames: Vec<Result<Frame<Bytes>, Infallible>> = vec![
+                Ok(Frame::data(Bytes::from_static(b"payload"))),
+                Ok(Frame::trailers(trailers)),
+            ];
+            let body = StreamBody::new(futures_util::stream::iter(frames));
             let mut response = Response::new(body.boxed());
             response
                 .headers_mut()
