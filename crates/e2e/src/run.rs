@@ -27,6 +27,7 @@ pub struct Run<'a> {
     world: Option<&'a World>,
     who: Who,
     policy: Option<PathBuf>,
+    task: String,
     options: Vec<String>,
     command: Vec<String>,
     env: Vec<(String, String)>,
@@ -52,6 +53,8 @@ impl<'a> Run<'a> {
             world: None,
             who: Who::Me,
             policy: None,
+            // Without one, the command line would be the task and vouch for every host that a probe names.
+            task: "Do what has to be done here.".to_owned(),
             options: Vec::new(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
             env: Vec::new(),
@@ -69,6 +72,11 @@ impl<'a> Run<'a> {
         let path = self.workspace.folder().join("kairos.toml");
         std::fs::write(&path, policy.text()).unwrap();
         self.policy = Some(path);
+        self
+    }
+
+    pub fn task(mut self, task: &str) -> Self {
+        task.clone_into(&mut self.task);
         self
     }
 
@@ -127,6 +135,7 @@ impl<'a> Run<'a> {
         if let Some(policy) = &self.policy {
             arguments.extend(["--policy".into(), policy.into()]);
         }
+        arguments.extend(["--task".into(), self.task.clone().into()]);
         arguments.extend(self.options.iter().map(Into::into));
         arguments.push("--".into());
         arguments.extend(self.command.iter().map(Into::into));

@@ -45,8 +45,7 @@ impl Deploy {
             let mut run = Run::new(&workspace, &agent.words())
                 .policy(&policy)
                 .who(who)
-                .option("--task")
-                .option(TASK);
+                .task(TASK);
             for (name, value) in &agent.env {
                 run = run.env(name, value);
             }
@@ -158,6 +157,7 @@ fn codex_whose_model_is_behind_a_private_authority() {
     let run = |policy: kairos_e2e::Policy| {
         Run::new(&workspace, &agent.words())
             .policy(&policy)
+            .task(TASK)
             .env("SCRIPTED_KEY", "dummy")
             .finish()
     };

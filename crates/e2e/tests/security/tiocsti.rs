@@ -58,6 +58,8 @@ fn the_agent_cannot_type_for_its_principal() {
         "run",
         "--oracle",
         "deny",
+        "--task",
+        "Do what has to be done here.",
         "--workspace",
         ground.workspace.path().to_str().unwrap(),
         "--",
