@@ -138,6 +138,10 @@ pub enum Speculation {
     Matched,
 }
 
+/// The field of an effect in which a channel says that it contradicts itself, and how; such an
+/// effect is refused, whatever the policy says.
+pub const MALFORMED: &str = "malformed";
+
 /// Limits on what may be held at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -366,6 +370,9 @@ impl Policy {
         provenance: &Provenance,
         after: &[HoldId],
     ) -> Decision {
+        if let Some(why) = effect.fields.get(MALFORMED) {
+            return Decision::Refuse(Refusal::Malformed(why.clone()));
+        }
         let level = provenance.level_of(&effect.carries);
         let mut reasons = self.underivable(effect, provenance);
         let origin_untrusted = !reasons.is_empty();

@@ -72,6 +72,8 @@ pub(crate) fn relay(
 ) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     strip_hop_by_hop(&mut parts.headers);
+    // It would lead clients to a protocol that is not spoken here.
+    parts.headers.remove(header::ALT_SVC);
     let tee = Tee::new(Arc::clone(shared), belongs, &parts, body);
     Response::from_parts(parts, tee.boxed_unsync())
 }

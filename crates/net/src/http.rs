@@ -489,10 +489,20 @@ async fn forward(shared: &Arc<Shared>, whole: &Whole) -> Result<Response<Incomin
         body,
     )?;
     let h2 = whole.version == Version::HTTP_2;
-    let offer = match (h2, whole.target.scheme) {
+    let clear = shared
+        .upstream
+        .routes
+        .in_the_clear(&whole.target.host, whole.target.scheme);
+    let grpc = whole
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let offer = match (h2, clear) {
         (false, _) => Offer::Http1,
-        (true, "http") => Offer::Http2,
-        (true, _) => Offer::Any,
+        // In the clear nothing is negotiated: HTTP/2 only for who began it so, and for gRPC.
+        (true, true) if whole.target.scheme == "http" || grpc => Offer::Http2,
+        (true, true) => Offer::Http1,
+        (true, false) => Offer::Any,
     };
     if offer == Offer::Http2 {
         *request.version_mut() = Version::HTTP_2;

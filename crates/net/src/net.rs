@@ -1,12 +1,14 @@
 //! The channel as a whole: threads, listeners, shutdown, and the monitor's way back in.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::{Channel, Notice, Refusal};
-use monitor::{Held, Session};
-use store::Lease;
+use kernel::policy::MALFORMED;
+use kernel::{Carried, Channel, Class, Effect, Notice, Object, Operation, Payload, Refusal};
+use monitor::{Held, Outcome, Session};
+use store::{Lease, Parked};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -18,6 +20,9 @@ use crate::hold::{Holds, Ruling};
 use crate::names::Names;
 use crate::release::Sender;
 use crate::upstream::{Routes, Upstream};
+
+/// A request that somebody waits for has so long to be answered before the monitor goes on.
+const ANSWER: Duration = Duration::from_secs(120);
 
 /// Sockets made inside the agent's network namespace.
 #[derive(Debug, Default)]
@@ -54,31 +59,53 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Records that a request contradicted itself and went nowhere.
+    /// Has a request that contradicts itself refused and recorded; it went nowhere.
     pub(crate) fn contradiction(&self, place: &Place, method: &str, uri: &::http::Uri, why: &str) {
-        let leads = match &place.target {
-            Some(target) => format!("{} port {}", target.host, target.port),
-            None => "the proxy port".to_string(),
+        let (host, port) = match &place.target {
+            Some(target) => (target.host.clone(), target.port),
+            None => ("proxy.invalid".to_string(), self.config.proxy_port),
         };
-        let facts = [
-            (
-                "what",
-                format!("{method} {}", canonical::shown(&uri.to_string())),
-            ),
-            ("connection", leads),
-            ("why", why.to_string()),
-        ];
-        let facts = facts
-            .into_iter()
-            .map(|(name, fact)| (name.to_string(), fact))
-            .collect();
-        self.session.note("refused", facts);
+        let effect = Effect {
+            channel: Channel::Net,
+            operation: Operation::Request(canonical::shown(method)),
+            object: Object::Party {
+                scheme: if place.secured.is_some() {
+                    "https"
+                } else {
+                    "http"
+                }
+                .to_string(),
+                host,
+                port,
+                path: "/".to_string(),
+            },
+            class: Class::Blocking,
+            gated: Vec::new(),
+            carries: Carried::nothing(),
+            payload: Payload::default(),
+            base: None,
+            saw: Vec::new(),
+            fields: BTreeMap::new(),
+            about: format!("it asked for {}", canonical::shown(&uri.to_string())),
+        };
+        self.refuse(effect, why);
+    }
+
+    /// Has an effect refused for a reason that only this channel sees.
+    pub(crate) fn refuse(&self, mut effect: Effect, why: &str) -> Option<Notice> {
+        effect.fields.insert(MALFORMED.to_string(), why.to_string());
+        match self.session.propose(effect, Parked::default(), &mut |_| {}) {
+            Outcome::Refused { notice, .. } => Some(notice),
+            // Cannot be: nothing malformed is released or held. A lease dropped here sends nothing.
+            Outcome::Released(_) | Outcome::Held(_) => None,
+        }
     }
 }
 
 /// A running net channel.
 pub struct Net {
     shared: Arc<Shared>,
+    sender: Sender,
     runtime: Mutex<Option<Runtime>>,
 }
 
@@ -91,7 +118,7 @@ impl std::fmt::Debug for Net {
 }
 
 impl Net {
-    /// Starts serving, and names itself to the session as its net channel.
+    /// Starts serving. Attach what is returned to the session as its net channel.
     ///
     /// # Errors
     /// When the settings are wrong or the system gives no threads or sockets.
@@ -102,7 +129,7 @@ impl Net {
     ) -> Result<Self, NetError> {
         let io = |what| move |source| NetError::Io { what, source };
         let routes = routes(&config, &session)?;
-        let committer = Sender::new(
+        let sender = Sender::new(
             Arc::clone(&session),
             routes.clone(),
             config.credentials.clone(),
@@ -138,14 +165,9 @@ impl Net {
                 });
             }
         }
-        let channel = Committer {
-            holds: Arc::clone(&shared.holds),
-            session: Arc::clone(&session),
-            sender: committer,
-        };
-        session.attach(Channel::Net, Arc::new(channel));
         Ok(Self {
             shared,
+            sender,
             runtime: Mutex::new(Some(runtime)),
         })
     }
@@ -195,23 +217,20 @@ pub(crate) fn names_exactly(session: &Session, host: &str, port: u16) -> bool {
     })
 }
 
-/// The monitor's way back in.
-struct Committer {
-    holds: Arc<Holds>,
-    session: Arc<Session>,
-    sender: Sender,
-}
-
-impl monitor::Channel for Committer {
+impl monitor::Channel for Net {
     fn commit(&self, held: &Held, lease: Lease) -> Result<String, String> {
-        let waiting = self.holds.take_waiting(held.hold);
+        let Shared { holds, session, .. } = &*self.shared;
+        let waiting = holds.take_waiting(held.hold);
         let result = match waiting {
             Some(waiting) => {
                 let (report, outcome) = std::sync::mpsc::channel();
                 match waiting.send(Ruling::Go { lease, report }) {
-                    Ok(()) => outcome
-                        .recv()
-                        .unwrap_or_else(|_| Err("the agent hung up before the answer came".into())),
+                    Ok(()) => outcome.recv_timeout(ANSWER).unwrap_or_else(|_| {
+                        Err(
+                            "it was sent, but no answer came; whether it arrived is not known"
+                                .into(),
+                        )
+                    }),
                     Err(_) => {
                         Err("the agent does not wait for it any more; it was not sent".into())
                     }
@@ -219,15 +238,16 @@ impl monitor::Channel for Committer {
             }
             None => self.sender.send_parked(held, lease),
         };
-        self.holds.resolved(held, self.session.blobs());
+        holds.resolved(held, session.blobs());
         result
     }
 
     fn abort(&self, held: &Held, _: &Refusal, notice: &Notice) {
-        if let Some(waiting) = self.holds.take_waiting(held.hold) {
+        let Shared { holds, session, .. } = &*self.shared;
+        if let Some(waiting) = holds.take_waiting(held.hold) {
             // Who has gone meanwhile needs no answer.
             let _ = waiting.send(Ruling::No(notice.clone()));
         }
-        self.holds.resolved(held, self.session.blobs());
+        holds.resolved(held, session.blobs());
     }
 }

@@ -27,12 +27,12 @@ pub(crate) async fn serve(
     place: Place,
 ) -> io::Result<()> {
     let Some(target) = place.target.clone() else {
-        shared.session.note(
-            "refused",
-            BTreeMap::from([(
-                "what".to_string(),
-                "something that is not HTTP on the proxy port".to_string(),
-            )]),
+        let uri = ::http::Uri::default();
+        shared.contradiction(
+            &place,
+            "CONNECT",
+            &uri,
+            "it is not HTTP, which is what the proxy port speaks",
         );
         return stream.shutdown().await;
     };
@@ -66,11 +66,10 @@ pub(crate) async fn serve(
             "`{}` port {} is not HTTP, and the policy names the party but not for `CONNECT`",
             target.host, target.port
         );
-        shared.session.note(
-            "refused",
-            BTreeMap::from([("what".to_string(), why.clone())]),
-        );
-        return refuse(stream, target.port, &why).await;
+        let text = shared
+            .refuse(effect, &why)
+            .map_or(why, |notice| notice.text);
+        return refuse(stream, target.port, &text).await;
     }
     let parked = Parked {
         note: r#"{"kind":"connection"}"#.into(),

@@ -120,6 +120,12 @@ impl Routes {
         self.route(host).map_or("", |route| &route.prefix)
     }
 
+    /// Whether a party is reached in the clear, whatever the agent speaks to us.
+    pub(crate) fn in_the_clear(&self, host: &str, scheme: &str) -> bool {
+        self.route(host)
+            .map_or(scheme == "http", |route| !route.secure)
+    }
+
     /// Connects to a party (or to the upstream that stands for it).
     pub(crate) async fn connect(
         &self,

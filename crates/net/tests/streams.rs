@@ -6,7 +6,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{ENV_SECRET, Origin, World, path_rule, policy, private_server};
@@ -294,7 +294,10 @@ impl ConversationHook for Amend {
         format!("{text} plus a notice")
     }
     fn answer(&self, _: &str, _: &str, bytes: &[u8]) {
-        self.answers.lock().unwrap().extend_from_slice(bytes);
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(bytes);
     }
 }
 

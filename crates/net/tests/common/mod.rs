@@ -375,7 +375,7 @@ pub fn policy() -> Policy {
 /// Everything together.
 pub struct World {
     pub session: Arc<Session>,
-    pub net: Net,
+    pub net: Arc<Net>,
     pub authority: Arc<Authority>,
     pub proxy: SocketAddr,
     pub ca: std::path::PathBuf,
@@ -471,15 +471,18 @@ impl World {
             .insert(literal, "192.0.2.7:443".parse().unwrap());
         direct.insert(("192.0.2.7".into(), 443), literal);
         adjust(&mut config);
-        let net = Net::start(
-            config,
-            Arc::clone(&session),
-            Sockets {
-                tcp,
-                udp: vec![dns.into()],
-            },
-        )
-        .unwrap();
+        let net = Arc::new(
+            Net::start(
+                config,
+                Arc::clone(&session),
+                Sockets {
+                    tcp,
+                    udp: vec![dns.into()],
+                },
+            )
+            .unwrap(),
+        );
+        session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);
         for name in names {
             net.address_of(name);
         }
