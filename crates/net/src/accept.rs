@@ -117,7 +117,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) 
         Speaks::Http => http::serve(shared, stream, place).await,
         Speaks::Other => raw::serve(shared, Box::new(stream), place).await,
         Speaks::Tls => {
-            let (clear, place) = tls::accept(&shared.config.authority, stream, &place).await?;
+            let accepted = tls::accept(&shared.config.authority, stream, &place).await;
+            let (clear, place) = accepted.inspect_err(|error| shared.distrusted(&place, error))?;
             if clear.get_ref().1.alpn_protocol() == Some(b"h2") {
                 return http::serve(shared, clear, place).await;
             }

@@ -1,6 +1,6 @@
 //! The channel as a whole: threads, listeners, shutdown, and the monitor's way back in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,9 @@ use crate::upstream::{Routes, Upstream};
 
 /// A request that somebody waits for has so long to be answered before the monitor goes on.
 const ANSWER: Duration = Duration::from_secs(120);
+
+/// Hosts of which a broken handshake is recorded.
+const DISTRUSTED_MAX: usize = 100;
 
 /// Sockets made inside the agent's network namespace.
 #[derive(Debug, Default)]
@@ -56,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) names: Arc<Names>,
     pub(crate) upstream: Upstream,
     pub(crate) holds: Arc<Holds>,
+    distrusted: Mutex<BTreeSet<String>>,
 }
 
 impl Shared {
@@ -89,6 +93,28 @@ impl Shared {
             about: format!("it asked for {}", canonical::shown(&uri.to_string())),
         };
         self.refuse(effect, why);
+    }
+
+    /// Records that a program broke the TLS handshake off, once a host: most likely it does not
+    /// trust the session's authority.
+    pub(crate) fn distrusted(&self, place: &Place, error: &std::io::Error) {
+        let host = place
+            .target
+            .as_ref()
+            .map_or("the proxy port", |target| &target.host);
+        let mut told = self
+            .distrusted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if told.len() < DISTRUSTED_MAX && told.insert(host.to_string()) {
+            let facts = [("host", host.to_string()), ("why", error.to_string())];
+            let facts = facts
+                .into_iter()
+                .map(|(name, fact)| (name.to_string(), fact))
+                .collect();
+            self.session
+                .note("TLS handshake broken off by the agent", facts);
+        }
     }
 
     /// Has an effect refused for a reason that only this channel sees.
@@ -138,6 +164,7 @@ impl Net {
             upstream: Upstream::new(routes),
             names: Arc::new(Names::default()),
             holds: Arc::new(Holds::default()),
+            distrusted: Mutex::default(),
             session: Arc::clone(&session),
             config,
         });

@@ -1,7 +1,8 @@
 //! Carrying out what was held: the parked bytes are checked against what was approved, and leave
 //! once, under a lease.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::answer::strip_hop_by_hop;
 use crate::config::{Credential, UpstreamRule};
 use crate::inspect;
 use crate::net::names_exactly;
-use crate::spool::{full, read_head};
+use crate::spool;
 use crate::target::Target;
 use crate::upstream::{Body, Offer, Routes, Upstream, UpstreamError};
 
@@ -175,17 +176,17 @@ impl Sender {
         let note: Note = serde_json::from_str(&held.parked.note).map_err(|e| {
             format!("what was written beside it cannot be read ({e}); nothing was sent")
         })?;
-        let bytes = self.parked_bytes(held)?;
-        let (first, mut headers, head_bytes) =
-            read_head(&bytes).ok_or("the parked request cannot be read; nothing was sent")?;
+        let file = self.parked_file(held)?;
+        let (first, mut headers, head_bytes) = spool::read_head_of(&file)
+            .ok_or("the parked request cannot be read; nothing was sent")?;
         if first != format!("{method} {}", target.url()) {
             return Err("the parked request is for another target; nothing was sent".into());
         }
         append(&mut headers, &note.headers);
-        let body = bytes::Bytes::from(bytes).slice(head_bytes..);
+        let body = spool::disk_body(file, head_bytes as u64, held.effect.payload.bytes);
         let body = match trailers(&note.trailers) {
-            None => full(body),
-            Some(trailers) => full(body)
+            None => body,
+            Some(trailers) => body
                 .with_trailers(async move { Some(Ok(trailers)) })
                 .boxed_unsync(),
         };
@@ -217,23 +218,30 @@ impl Sender {
     }
 
     /// The parked bytes, if they are still what was approved.
-    fn parked_bytes(&self, held: &Held) -> Result<Vec<u8>, String> {
+    fn parked_file(&self, held: &Held) -> Result<File, String> {
         let payload = held.effect.payload;
-        let mut bytes = Vec::new();
-        self.session
-            .blobs()
-            .open(&payload.digest)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
-            .map_err(|e| {
-                format!("the parked request is not there any more ({e}); nothing was sent")
-            })?;
-        let digest = Digest(Sha256::digest(&bytes).into());
-        if digest != payload.digest || bytes.len() as u64 != payload.bytes {
+        let gone = |e: io::Error| {
+            format!("the parked request is not there any more ({e}); nothing was sent")
+        };
+        let mut file = self.session.blobs().open(&payload.digest).map_err(gone)?;
+        let mut hash = Sha256::new();
+        let mut bytes = 0;
+        let mut piece = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut piece).map_err(gone)? {
+                0 => break,
+                n => {
+                    hash.update(piece.get(..n).unwrap_or_default());
+                    bytes += n as u64;
+                }
+            }
+        }
+        if Digest(hash.finalize().into()) != payload.digest || bytes != payload.bytes {
             return Err(
                 "the parked request was changed after it was approved; nothing was sent".into(),
             );
         }
-        Ok(bytes)
+        Ok(file)
     }
 }
 

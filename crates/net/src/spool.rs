@@ -22,6 +22,8 @@ use crate::upstream::{Body, BoxError};
 
 /// Up to this size a request stays in memory.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
+/// A head fits into this.
+const HEAD_BYTES_MAX: usize = 1 << 20;
 /// Read from disk in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -78,6 +80,29 @@ pub(crate) fn read_head(bytes: &[u8]) -> Option<(String, HeaderMap, usize)> {
         headers.append(name, HeaderValue::from_bytes(line.get(colon + 2..)?).ok()?);
     }
     Some((first, headers, end + 2))
+}
+
+/// Reads the head at the start of a file.
+pub(crate) fn read_head_of(file: &File) -> Option<(String, HeaderMap, usize)> {
+    let mut start = vec![0; HEAD_BYTES_MAX];
+    let mut filled = 0;
+    while let Ok(n) = file.read_at(start.get_mut(filled..)?, filled as u64) {
+        filled += n;
+        if n == 0 {
+            break;
+        }
+    }
+    read_head(start.get(..filled)?)
+}
+
+/// A body that lies in a file, from an offset to an end.
+pub(crate) fn disk_body(file: File, at: u64, end: u64) -> Body {
+    DiskReader {
+        parked: Arc::new(Parked { file }),
+        at,
+        end,
+    }
+    .boxed_unsync()
 }
 
 /// All bytes of one request.

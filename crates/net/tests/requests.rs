@@ -251,7 +251,11 @@ fn names_that_disagree_reach_nobody() {
         assert!(got.starts_with("HTTP/1.1 4"), "{line} {got}");
     }
     assert!(origin.seen().is_empty(), "{:?}", origin.seen());
-    assert!(world.log().contains(r#""decision":"refuse""#), "{}", world.log());
+    assert!(
+        world.log().contains(r#""decision":"refuse""#),
+        "{}",
+        world.log()
+    );
 }
 
 #[test]
@@ -339,4 +343,75 @@ fn coded_bodies_are_looked_into() {
         "https://good.example/x",
     ]);
     assert_eq!(got.status, 400, "{got:?}");
+}
+
+#[test]
+fn what_is_held_can_be_sent_after_its_session_has_ended() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let path = world.dir.path().join("large");
+    std::fs::write(&path, vec![b'z'; 1 << 20]).unwrap();
+    let data = format!("@{}", path.display());
+    let got = world.curl(&[
+        "-H",
+        "x-kept: yes",
+        "--data-binary",
+        &data,
+        "https://bad.example/a?b=c",
+    ]);
+    assert_eq!(got.status, 202, "{got:?}");
+    world.curl(&["-X", "DELETE", "https://bad.example/gone"]);
+    world.net.shutdown();
+    let rule = net::UpstreamRule {
+        hosts: kernel::policy::HostPattern("*".into()),
+        base: origin.http_base(),
+    };
+    let sender = net::OfflineSender::new(
+        std::sync::Arc::clone(&world.session),
+        &[rule],
+        &[],
+        Vec::new(),
+    )
+    .unwrap();
+    world
+        .session
+        .attach(kernel::Channel::Net, std::sync::Arc::new(sender));
+    world.decide(Verdict::Release);
+    let seen = origin.seen();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert_eq!(
+        (seen[0].method.as_str(), seen[0].uri.as_str()),
+        ("POST", "/a?b=c")
+    );
+    assert_eq!(seen[0].body.len(), 1 << 20);
+    assert_eq!(seen[0].headers["x-kept"], "yes");
+    assert_eq!(
+        (seen[1].method.as_str(), seen[1].uri.as_str()),
+        ("DELETE", "/gone")
+    );
+    assert!(world.session.held().is_empty());
+}
+
+#[test]
+fn a_program_that_distrusts_us_is_noted() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let to = world.direct("good.example", 443);
+    let output = std::process::Command::new("curl")
+        .env_clear()
+        .args([
+            "-sS",
+            "--connect-to",
+            &format!("good.example:443:{}:{}", to.ip(), to.port()),
+            "https://good.example/",
+        ])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(
+        world.log().contains("TLS handshake broken off"),
+        "{}",
+        world.log()
+    );
 }
