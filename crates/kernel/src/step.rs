@@ -30,6 +30,8 @@ pub enum Input {
         effect: Effect,
         /// From a source of chance the agent cannot guess; also the mark of the stub.
         nonce: Nonce,
+        /// Found undecided after a crash: held, whatever the policy would vouch for.
+        in_doubt: bool,
     },
     /// An oracle decided a hold.
     Verdict {
@@ -145,7 +147,8 @@ pub fn step(
             event,
             effect,
             nonce,
-        } => propose(state, policy, rules, workspace, event, effect, nonce),
+            in_doubt,
+        } => propose(state, policy, rules, workspace, (event, effect, nonce, in_doubt)),
         Input::Verdict {
             hold,
             manifest,
@@ -193,9 +196,7 @@ fn propose(
     policy: &Policy,
     rules: &dyn Rules,
     workspace: &str,
-    event: EventId,
-    effect: Effect,
-    nonce: Nonce,
+    (event, effect, nonce, in_doubt): (EventId, Effect, Nonce, bool),
 ) -> Vec<Action> {
     let depends = dependencies(state, policy, &effect);
     let manifest = Manifest {
@@ -205,7 +206,11 @@ fn propose(
         nonce,
     }
     .digest();
-    match policy.decide(rules, &effect, &state.provenance, &depends) {
+    let decision = match policy.decide(rules, &effect, &state.provenance, &depends) {
+        Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
+        decision => decision,
+    };
+    match decision {
         Decision::Release(why) => {
             alloc::vec![Action::Release(Permit::new(
                 event,

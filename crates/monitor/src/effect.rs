@@ -3,7 +3,7 @@
 //! through the same log. There is no second path.
 
 use kernel::{
-    Action, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source, Verdict,
+    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source, Verdict,
     step,
 };
 use store::{Lease, Parked, Record};
@@ -56,6 +56,7 @@ pub(crate) fn propose(
     session: &Session,
     effect: Effect,
     parked: Parked,
+    in_doubt: bool,
     on_hold: &mut dyn FnMut(&Held),
 ) -> Outcome {
     let policy = session.policy();
@@ -85,11 +86,7 @@ pub(crate) fn propose(
             input,
         );
     };
-    let input = Input::Propose {
-        event,
-        effect: effect.clone(),
-        nonce,
-    };
+    let input = Input::Propose { event, effect: effect.clone(), nonce, in_doubt };
     let actions = step(
         &mut core.state,
         &policy,
@@ -125,6 +122,11 @@ pub(crate) fn propose(
         decision: decision.to_string(),
         why,
         manifest: manifest.hex(),
+        in_doubt,
+        origins: match &action {
+            Action::Hold(question) => store::record::origins(&question.reasons),
+            _ => Vec::new(),
+        },
     };
     if let Err(error) = core.append(&record) {
         take_back(&mut core);
@@ -141,7 +143,12 @@ pub(crate) fn propose(
     match action {
         Action::Release(permit) => {
             let Core { ledger, log, .. } = &mut *core;
-            match ledger.spend(log, permit) {
+            // A file change can be undone, so one sync a batch is enough: the channel's.
+            let spent = match effect.class {
+                Class::Stageable => ledger.spend_soon(log, permit),
+                Class::Stallable | Class::Blocking => ledger.spend(log, permit),
+            };
+            match spent {
                 Ok(lease) => {
                     drop(core);
                     session.tell(&Happening::Released { event, effect });

@@ -207,7 +207,19 @@ impl Session {
         on_hold: &mut dyn FnMut(&Held),
     ) -> Outcome {
         self.run_before_hooks();
-        effect::propose(self, effect, parked, on_hold)
+        effect::propose(self, effect, parked, false, on_hold)
+    }
+
+    /// As [`Session::propose`], for what was found undecided after a crash: it is held, whatever
+    /// the policy would vouch for.
+    pub fn propose_in_doubt(
+        &self,
+        effect: Effect,
+        parked: Parked,
+        on_hold: &mut dyn FnMut(&Held),
+    ) -> Outcome {
+        self.run_before_hooks();
+        effect::propose(self, effect, parked, true, on_hold)
     }
 
     /// What a rule that looks only at operation and object would say now; decides nothing.

@@ -45,6 +45,17 @@ impl Ledger {
     /// # Errors
     /// When the log cannot be written, or the event was spent before; there is no lease then.
     pub fn spend(&mut self, log: &mut Log, permit: Permit) -> Result<Lease, LogError> {
+        let lease = self.spend_soon(log, permit)?;
+        log.sync()?;
+        Ok(lease)
+    }
+
+    /// As [`Ledger::spend`], recorded but not yet durable: for effects that can be undone, whose
+    /// channel makes the log durable once for many before it acts.
+    ///
+    /// # Errors
+    /// As [`Ledger::spend`].
+    pub fn spend_soon(&mut self, log: &mut Log, permit: Permit) -> Result<Lease, LogError> {
         if self.spent.contains(&permit.event()) {
             return Err(LogError::SpentTwice(permit.event().0));
         }
@@ -53,7 +64,6 @@ impl Ledger {
             manifest: permit.manifest().hex(),
             why: permit.why().to_string(),
         })?;
-        log.sync()?;
         self.spent.insert(permit.event());
         Ok(Lease {
             event: permit.event(),

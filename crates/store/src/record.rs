@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use kernel::value::{Gated, Kind, Origin};
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, EventId, FileOp, HoldId, Level, Object, Operation,
-    Payload, Reason, Refusal, Source,
+    Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Object, Operation, Payload, Reason,
+    Source,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,12 @@ pub enum Record {
         why: Vec<String>,
         /// Digest of the manifest.
         manifest: String,
+        /// Found undecided after a crash.
+        #[serde(default)]
+        in_doubt: bool,
+        /// Where what was not vouched for came from.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        origins: Vec<WrittenOrigin>,
     },
     /// An oracle answered.
     Verdict {
@@ -147,6 +153,42 @@ pub enum Record {
         #[serde(default)]
         facts: BTreeMap<String, String>,
     },
+}
+
+/// Where a value came from, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenOrigin {
+    /// What the value steers (`host`, `path`, ...), or `carries` for sensitive content.
+    pub field: String,
+    /// The value; empty for sensitive content, which is never written down.
+    pub value: String,
+    /// The source, in words.
+    pub source: String,
+    /// Line in it, from 1.
+    pub line: u32,
+}
+
+/// Where everything that reasons speak of came from.
+pub fn origins(reasons: &[Reason]) -> Vec<WrittenOrigin> {
+    let written = |field: &str, value: &str, origin: &Origin| WrittenOrigin {
+        field: field.to_string(),
+        value: value.to_string(),
+        source: origin.source.to_string(),
+        line: origin.line,
+    };
+    let mut all = Vec::new();
+    for reason in reasons {
+        match reason {
+            Reason::NotDerivable { field, value, origins, .. } => {
+                all.extend(origins.iter().map(|o| written(field, value, o)));
+            }
+            Reason::Clearance { origins, .. } => {
+                all.extend(origins.iter().map(|o| written("carries", "", o)));
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 /// A source as written.
@@ -377,20 +419,4 @@ pub fn read_channel(name: &str) -> Result<Channel, String> {
 /// Reasons in words, for the log and for `--json`.
 pub fn words(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().map(ToString::to_string).collect()
-}
-
-/// A refusal in words.
-pub fn refusal_words(refusal: &Refusal) -> String {
-    refusal.to_string()
-}
-
-/// Where something came from, in words.
-pub fn origin_words(level: Level, origins: &[Origin]) -> String {
-    let places: Vec<String> = origins.iter().map(ToString::to_string).collect();
-    format!("{level} content from {}", places.join(", "))
-}
-
-/// Event number as kernel type.
-pub fn event(number: u64) -> EventId {
-    EventId(number)
 }

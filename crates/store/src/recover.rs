@@ -139,6 +139,7 @@ impl Fold {
                 nonce,
                 parked,
                 decision,
+                in_doubt,
                 ..
             } => {
                 let mut bytes = [0; 16];
@@ -147,6 +148,7 @@ impl Fold {
                     event: EventId(*event),
                     effect: effect.read()?,
                     nonce: Nonce(bytes),
+                    in_doubt: *in_doubt,
                 };
                 let actions = self.step(*event, policy, rules, input);
                 let derived = match actions.first() {
