@@ -327,7 +327,7 @@ impl<'a> Files<'a> {
         for _ in 0..LINKS_MAX {
             match self.view.locate(&path) {
                 Ok(_) if file.writable => return self.overwrite(&path, file),
-                Ok(existing) => return attach_to(&self.cover(file)?, &existing),
+                Ok(existing) => return self.cover(file, &existing),
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -356,14 +356,16 @@ impl<'a> Files<'a> {
         write_all(&open_in(&self.view.root, path, flags)?, &file.content)
     }
 
-    /// A read-only mount of just this file.
-    fn cover(&self, file: &SyntheticFile) -> rustix::io::Result<OwnedFd> {
-        let name = OsStr::new("file");
+    /// Puts a read-only mount of just this file over what is there. The file keeps its name in
+    /// the holder: the kernel attaches no mount whose root has none any more.
+    fn cover(&self, file: &SyntheticFile, existing: &OwnedFd) -> rustix::io::Result<()> {
+        let name: Vec<u8> = file.path.as_os_str().as_encoded_bytes().to_vec();
+        let name: Vec<u8> = name.into_iter().map(|b| if b == b'/' { b'_' } else { b }).collect();
+        let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&name);
         make_file(&self.holder, name, file.mode, &file.content)?;
         let cover = clone_at(&self.holder, Path::new(name))?;
-        rustix::fs::unlinkat(&self.holder, name, AtFlags::empty())?;
         set_read_only(&cover, false).map_err(raw)?;
-        Ok(cover)
+        attach_to(&cover, existing)
     }
 
     /// Replaces a read-only directory by a copy in which a file can be made: links are copied,
