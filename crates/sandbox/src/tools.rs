@@ -142,7 +142,7 @@ impl<'a> Search<'a> {
             path,
             shown: BTreeSet::new(),
             followed: BTreeSet::new(),
-            notes: Vec::new(),
+            notes: BTreeSet::new(),
         }
     }
 
@@ -366,7 +366,7 @@ impl<'a> Search<'a> {
             binds,
             masked,
             program,
-            notes: self.notes,
+            notes: self.notes.into_iter().collect(),
         }
     }
 }

@@ -28,9 +28,10 @@ fn main() {
     let arguments = Arguments::from_args();
     let users = runner::users();
     let trials = users.iter().flat_map(|user| {
-        checks::ALL.iter().map(|(name, check)| {
+        checks::all().map(move |(name, check)| {
             let user = user.clone();
             Trial::test(format!("{}::{name}", user.name()), move || {
+                let _open = (!name.contains("closed_fuse")).then(runner::open_fuse);
                 check(&user).map_err(libtest_mimic::Failed::from)
             })
         })

@@ -10,6 +10,7 @@ use sandbox::{Exit, Plan, SandboxError, Stdio};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const ARGUMENT: &str = "probe";
+pub(crate) const DOCTOR: &str = "doctor";
 
 /// From the test to the probe, on its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,6 +22,17 @@ pub(crate) struct Order {
     pub(crate) signal: Option<i32>,
     /// Let the agent run until this file is there, then end this process without clean-up.
     pub(crate) die_at: Option<String>,
+}
+
+impl Order {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            terminal: None,
+            signal: None,
+            die_at: None,
+        }
+    }
 }
 
 /// From the probe to the test, on its standard output.
@@ -41,6 +53,10 @@ pub(crate) struct Seen {
 }
 
 pub(crate) fn main() {
+    if std::env::args().nth(2).as_deref() == Some(DOCTOR) {
+        serde_json::to_writer(std::io::stdout(), &sandbox::doctor()).expect("the test reads");
+        return;
+    }
     let order: Order = serde_json::from_reader(std::io::stdin()).expect("an order on stdin");
     let seen = match confine(&order) {
         Ok(seen) => seen,

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use sandbox::{Plan, Tree};
 
-use crate::probe::{ARGUMENT, Order, Seen};
+use crate::probe::{ARGUMENT, DOCTOR, Order, Seen};
 
 /// One user to run everything as.
 #[derive(Clone)]
@@ -40,7 +41,6 @@ pub(crate) fn users() -> Vec<User> {
 
 impl Ordinary {
     fn new() -> Self {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::Builder::new()
             .prefix("kairos-sandbox-")
             .permissions(std::fs::Permissions::from_mode(0o755))
@@ -62,11 +62,55 @@ impl Ordinary {
 
 impl Drop for Ordinary {
     fn drop(&mut self) {
-        use std::os::unix::fs::PermissionsExt;
         if let Some(mode) = self.fuse_mode {
             let _ = std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(mode));
         }
     }
+}
+
+/// Ends a probe that hangs, so that its test fails instead of waiting for ever.
+struct Watchdog(#[expect(dead_code, reason = "its end is the signal")] std::sync::mpsc::Sender<()>);
+
+impl Watchdog {
+    fn over(child: &Child) -> Self {
+        let (sender, finished) = std::sync::mpsc::channel::<()>();
+        let pid = rustix::process::Pid::from_child(child);
+        std::thread::spawn(move || {
+            let limit = std::time::Duration::from_secs(60);
+            if finished.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        });
+        Self(sender)
+    }
+}
+
+/// While it lives, only root can open `/dev/fuse`; no other check may run then.
+pub(crate) struct ClosedFuse(
+    u32,
+    #[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>,
+);
+
+static FUSE: RwLock<()> = RwLock::new(());
+
+impl ClosedFuse {
+    pub(crate) fn new() -> Self {
+        let alone = FUSE.write().unwrap_or_else(PoisonError::into_inner);
+        let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
+        std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(0o600)).unwrap();
+        Self(mode, alone)
+    }
+}
+
+impl Drop for ClosedFuse {
+    fn drop(&mut self) {
+        let _ = std::fs::set_permissions("/dev/fuse", std::fs::Permissions::from_mode(self.0));
+    }
+}
+
+/// Taken by every check but the one that closes the device.
+pub(crate) fn open_fuse() -> RwLockReadGuard<'static, ()> {
+    FUSE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl User {
@@ -127,14 +171,38 @@ impl User {
     }
 
     pub(crate) fn order(&self, order: Order) -> Seen {
-        let output = self.spawn(&order).wait_with_output().unwrap();
+        let child = self.spawn(&order);
+        let finished = Watchdog::over(&child);
+        let output = child.wait_with_output().unwrap();
+        drop(finished);
         let text = String::from_utf8_lossy(&output.stdout);
         serde_json::from_str(&text).unwrap_or_else(|error| {
             panic!("the probe ended with {}: {error}: {text}", output.status)
         })
     }
 
+    pub(crate) fn doctor(&self) -> Vec<sandbox::Check> {
+        let output = self
+            .command()
+            .arg(DOCTOR)
+            .output()
+            .expect("the probe starts");
+        serde_json::from_slice(&output.stdout).expect("checks")
+    }
+
     pub(crate) fn spawn(&self, order: &Order) -> Child {
+        let mut child = self
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the probe starts");
+        let bytes = serde_json::to_vec(order).unwrap();
+        child.stdin.take().unwrap().write_all(&bytes).unwrap();
+        child
+    }
+
+    fn command(&self) -> Command {
         let mut command = match self {
             Self::Current => Command::new(std::env::current_exe().unwrap()),
             Self::Ordinary(ordinary) => {
@@ -145,16 +213,10 @@ impl User {
                 command
             }
         };
-        let mut child = command
+        command
             .arg(ARGUMENT)
             .env("KAIROS_TEST_SECRET", "monitor-secret")
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the probe starts");
-        let bytes = serde_json::to_vec(order).unwrap();
-        child.stdin.take().unwrap().write_all(&bytes).unwrap();
-        child
+            .current_dir("/");
+        command
     }
 }
