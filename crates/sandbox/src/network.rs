@@ -173,6 +173,8 @@ fn resolver_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     if family == AddressFamily::INET6 {
         rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
         crate::sys::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        // An answer comes from the resolver's address, which is local by route only.
+        crate::sys::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1)?;
     } else {
         crate::sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }

@@ -4,23 +4,27 @@
 //! resolved below the old root and targets below the new one, each by descriptor, so no symbolic
 //! link of one leads into the other.
 
+mod files;
+mod mounts;
+
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags,
-};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags};
 
+use self::files::Files;
+use self::mounts::{
+    attach_to, clone, clone_at, file_system, is_directory, make_file, move_onto, open_in,
+    open_path, set_read_only, tmpfs,
+};
 use crate::SandboxError;
 use crate::doctor::CheckName;
 use crate::error::During;
 use crate::identity::Identity;
-use crate::plan::{Bind, Plan, SyntheticFile};
-use crate::sys;
+use crate::plan::{Bind, Plan};
 
 /// A mounted but not yet served FUSE file system.
 pub(crate) struct FuseMount {
@@ -75,9 +79,11 @@ pub(crate) fn build(
     let host = open_path(CWD, Path::new("/")).during("open the host's root")?;
     let root = tmpfs(0o755, None).during("make an empty root")?;
     move_onto(&root, CWD, Path::new("/")).during("mount the empty root")?;
+    let holder = tmpfs(0o755, None).during("make a place for synthetic files")?;
     let view = View {
         host,
         root,
+        holder,
         identity,
         bytes_max: plan.private_bytes_max,
     };
@@ -95,6 +101,7 @@ pub(crate) fn build(
 struct View {
     host: OwnedFd,
     root: OwnedFd,
+    holder: OwnedFd,
     identity: Identity,
     bytes_max: Option<u64>,
 }
@@ -116,6 +123,7 @@ impl View {
         proc_mount: &OwnedFd,
         fuse_mount: Option<OwnedFd>,
     ) -> Result<(), SandboxError> {
+        self.park().during("make a place for synthetic files")?;
         if let Some(fuse) = &fuse_mount {
             self.directory(Path::new(FUSE_PARKED))
                 .during("make a place for the trees")?;
@@ -159,19 +167,16 @@ impl View {
                 self.mask(Path::new(path))?;
             }
         }
-        let files = Files::new(self)?;
+        let mut files = Files::new(self);
         for file in &plan.files {
             files.place(file)?;
         }
-        drop(files);
+        files.finish()?;
+        self.unpark(PARKED).during("detach the synthetic files")?;
         self.directory(plan.cwd.as_path())
             .during_with(|| format!("make the working directory `{}`", plan.cwd.display()))?;
         if fuse_mount.is_some() {
-            let parked = self
-                .locate(Path::new(FUSE_PARKED))
-                .during("hide the mount of trees")?;
-            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&parked));
-            rustix::mount::unmount(path, UnmountFlags::DETACH).during("hide the mount of trees")?;
+            self.unpark(FUSE_PARKED).during("hide the mount of trees")?;
         }
         drop(fuse_mount);
         set_read_only(&self.root, false).during("make the root read-only")
@@ -241,25 +246,35 @@ impl View {
             Err(error) => return Err(SandboxError::step(step(), error)),
         };
         let cover = if is_directory(&target).during_with(step)? {
-            tmpfs(0o555, Some(4096)).during_with(step)?
+            "nothing"
         } else {
-            let holder = tmpfs(0o755, Some(4096)).during_with(step)?;
-            // A mount can only be cloned from where it is attached.
-            self.directory(Path::new(PARKED)).during_with(step)?;
-            move_onto(&holder, &self.root, Path::new(PARKED)).during_with(step)?;
-            make_file(&holder, OsStr::new("empty"), 0o444, &[]).during_with(step)?;
-            let cover = clone_at(&holder, Path::new("empty")).during_with(step)?;
-            self.unpark().during_with(step)?;
-            cover
+            "empty"
         };
+        let cover = clone_at(&self.holder, Path::new(cover)).during_with(step)?;
         set_read_only(&cover, false).during_with(step)?;
         attach_to(&cover, &target).during_with(step)
     }
 
-    fn unpark(&self) -> rustix::io::Result<()> {
-        let parked = self.locate(Path::new(PARKED))?;
+    /// Makes what masks and synthetic files are cloned from: a mount can only be cloned from
+    /// where it is attached.
+    fn park(&self) -> rustix::io::Result<()> {
+        self.directory(Path::new(PARKED))?;
+        move_onto(&self.holder, &self.root, Path::new(PARKED))?;
+        make_file(&self.holder, OsStr::new("empty"), 0o444, &[])?;
+        rustix::fs::mkdirat(&self.holder, "nothing", Mode::from_raw_mode(0o555))
+    }
+
+    /// Detaches what is parked there and removes the place.
+    fn unpark(&self, place: &str) -> rustix::io::Result<()> {
+        let parked = self.locate(Path::new(place))?;
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&parked));
-        rustix::mount::unmount(path, UnmountFlags::DETACH)
+        rustix::mount::unmount(path, UnmountFlags::DETACH)?;
+        drop(parked);
+        rustix::fs::unlinkat(
+            &self.root,
+            place.trim_start_matches('/'),
+            AtFlags::REMOVEDIR,
+        )
     }
 
     fn locate(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -299,113 +314,6 @@ impl View {
         let parent = self.directory(path.parent().unwrap_or(Path::new("/")))?;
         make_file(&parent, path.file_name().unwrap_or_default(), 0o444, &[])?;
         self.locate(path)
-    }
-}
-
-/// Synthetic files come from a small file system of their own, cloned file by file.
-struct Files<'a> {
-    view: &'a View,
-    holder: OwnedFd,
-}
-
-impl<'a> Files<'a> {
-    fn new(view: &'a View) -> Result<Self, SandboxError> {
-        let step = "make a place for synthetic files";
-        let holder = tmpfs(0o755, None).during(step)?;
-        view.directory(Path::new(PARKED)).during(step)?;
-        move_onto(&holder, &view.root, Path::new(PARKED)).during(step)?;
-        Ok(Self { view, holder })
-    }
-
-    fn place(&self, file: &SyntheticFile) -> Result<(), SandboxError> {
-        self.try_place(file)
-            .during_with(|| format!("make the file `{}`", file.path.display()))
-    }
-
-    fn try_place(&self, file: &SyntheticFile) -> rustix::io::Result<()> {
-        let mut path = file.path.clone();
-        for _ in 0..LINKS_MAX {
-            match self.view.locate(&path) {
-                Ok(_) if file.writable => return self.overwrite(&path, file),
-                Ok(existing) => return self.cover(file, &existing),
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            }
-            let parent_path = path.parent().unwrap_or(Path::new("/")).to_owned();
-            let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
-            let parent = self.view.directory(&parent_path)?;
-            if let Ok(link) = rustix::fs::readlinkat(&parent, &name, Vec::new()) {
-                let link: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(link.as_bytes());
-                path = parent_path.join(link);
-                continue;
-            }
-            return match make_file(&parent, &name, file.mode, &file.content) {
-                Err(Errno::ROFS) if !file.writable => {
-                    let parent = self.shadow(&parent_path)?;
-                    make_file(&parent, &name, file.mode, &file.content)?;
-                    set_read_only(&parent, false).map_err(raw)
-                }
-                other => other,
-            };
-        }
-        Err(Errno::LOOP)
-    }
-
-    fn overwrite(&self, path: &Path, file: &SyntheticFile) -> rustix::io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::TRUNC;
-        write_all(&open_in(&self.view.root, path, flags)?, &file.content)
-    }
-
-    /// Puts a read-only mount of just this file over what is there. The file keeps its name in
-    /// the holder: the kernel attaches no mount whose root has none any more.
-    fn cover(&self, file: &SyntheticFile, existing: &OwnedFd) -> rustix::io::Result<()> {
-        let name: Vec<u8> = file.path.as_os_str().as_encoded_bytes().to_vec();
-        let name: Vec<u8> = name.into_iter().map(|b| if b == b'/' { b'_' } else { b }).collect();
-        let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&name);
-        make_file(&self.holder, name, file.mode, &file.content)?;
-        let cover = clone_at(&self.holder, Path::new(name))?;
-        set_read_only(&cover, false).map_err(raw)?;
-        attach_to(&cover, existing)
-    }
-
-    /// Replaces a read-only directory by a copy in which a file can be made: links are copied,
-    /// everything else is mounted from where it was.
-    fn shadow(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
-        let original = open_in(&self.view.root, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let copy = tmpfs(0o755, None)?;
-        attach_to(&copy, &self.view.locate(path)?)?;
-        for entry in rustix::fs::Dir::read_from(&original)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            match entry.file_type() {
-                FileType::Symlink => {
-                    let target = rustix::fs::readlinkat(&original, name, Vec::new())?;
-                    rustix::fs::symlinkat(target, &copy, name)?;
-                }
-                FileType::Directory => {
-                    let tree = clone_at_name(&original, name)?;
-                    rustix::fs::mkdirat(&copy, name, Mode::from_raw_mode(0o755))?;
-                    move_to_name(&tree, &copy, name)?;
-                }
-                FileType::RegularFile => {
-                    let tree = clone_at_name(&original, name)?;
-                    let os_name = std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes());
-                    make_file(&copy, os_name, 0o444, &[])?;
-                    move_to_name(&tree, &copy, name)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(copy)
-    }
-}
-
-impl Drop for Files<'_> {
-    fn drop(&mut self) {
-        let _ = self.view.unpark();
     }
 }
 
@@ -450,8 +358,6 @@ fn pieces(plan: &Plan) -> Vec<(&Path, Piece<'_>)> {
 const PARKED: &str = "/.kairos";
 const FUSE_PARKED: &str = "/.kairos-trees";
 
-const LINKS_MAX: usize = 8;
-
 const DEVICE_LINKS: &[(&str, &str)] = &[
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -474,121 +380,3 @@ const PROC_MASKED: &[&str] = &[
     "/proc/irq",
     "/proc/bus",
 ];
-
-fn file_system(
-    kind: &str,
-    options: &[(&str, Option<&str>)],
-    flags: MountAttrFlags,
-) -> rustix::io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in options {
-        match value {
-            Some(value) => rustix::mount::fsconfig_set_string(&context, *key, *value)?,
-            None => rustix::mount::fsconfig_set_flag(&context, *key)?,
-        }
-    }
-    rustix::mount::fsconfig_create(&context)?;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
-}
-
-fn tmpfs(mode: u32, bytes_max: Option<u64>) -> rustix::io::Result<OwnedFd> {
-    let mode = format!("{mode:o}");
-    let size = bytes_max.map(|size| size.to_string());
-    let mut options = vec![("mode", Some(mode.as_str()))];
-    if let Some(size) = &size {
-        options.push(("size", Some(size)));
-    }
-    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    file_system("tmpfs", &options, flags)
-}
-
-fn set_read_only(mount: &OwnedFd, recursive: bool) -> std::io::Result<()> {
-    let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-    sys::mount_setattr(mount, attributes, recursive)
-}
-
-fn raw(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
-}
-
-fn open_path(directory: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(
-        directory,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-}
-
-/// Opens a path as if `root` were `/`.
-fn open_in(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    let flags = flags | OFlags::CLOEXEC;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
-}
-
-fn is_directory(fd: &OwnedFd) -> rustix::io::Result<bool> {
-    let stat = rustix::fs::fstat(fd)?;
-    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-}
-
-/// A copy of the mount tree at a path, unattached.
-fn clone(path: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE;
-    rustix::mount::open_tree(path, c"", flags)
-}
-
-fn clone_at(directory: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
-    clone(&open_path(directory.as_fd(), path)?)
-}
-
-fn clone_at_name(directory: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    clone(&rustix::fs::openat(directory, name, flags, Mode::empty())?)
-}
-
-fn move_onto(mount: &OwnedFd, to: impl AsFd, path: &Path) -> rustix::io::Result<()> {
-    let path = if path == Path::new("/") {
-        path
-    } else {
-        path.strip_prefix("/").unwrap_or(path)
-    };
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    rustix::mount::move_mount(mount, c"", to, path, flags)
-}
-
-fn move_to_name(mount: &OwnedFd, to: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<()> {
-    rustix::mount::move_mount(
-        mount,
-        c"",
-        to,
-        name,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
-}
-
-fn attach_to(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    rustix::mount::move_mount(mount, c"", target, c"", flags)
-}
-
-fn make_file(
-    directory: &OwnedFd,
-    name: &OsStr,
-    mode: u32,
-    content: &[u8],
-) -> rustix::io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode))?;
-    write_all(&file, content)
-}
-
-fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Result<()> {
-    while !content.is_empty() {
-        let written = rustix::io::write(file, content)?;
-        content = content.get(written..).unwrap_or_default();
-    }
-    Ok(())
-}

@@ -122,7 +122,7 @@ fn synthetic(user: &User) -> Outcome {
         echo '{1}' > ~/.tool/settings.json; cat ~/.tool/settings.json; \
         (echo x > /etc/resolv.conf) 2>/dev/null || echo kept; \
         (echo x > /etc/ssl/certs/x) 2>/dev/null || echo kept; \
-        (echo x > /etc/x) 2>/dev/null || echo kept; ls /etc/ssl/certs | wc -l; ls /etc | wc -l"
+        (echo x > /etc/x) 2>/dev/null || echo kept; ls -A /etc/ssl/certs | wc -l; ls -A /etc | wc -l"
         .into();
     let seen = user.confine(plan);
     let count = |path: &str| std::fs::read_dir(path).unwrap().count() + 1;
