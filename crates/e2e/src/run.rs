@@ -28,6 +28,7 @@ pub struct Run<'a> {
     who: Who,
     policy: Option<PathBuf>,
     task: String,
+    folder: Option<String>,
     options: Vec<String>,
     command: Vec<String>,
     env: Vec<(String, String)>,
@@ -39,9 +40,10 @@ pub struct Run<'a> {
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub code: i32,
+    /// What the agent said.
     pub stdout: String,
     pub stderr: String,
-    /// The last line of standard output, when it is an object.
+    /// The last line of standard output: the summary.
     pub summary: Value,
 }
 
@@ -55,6 +57,7 @@ impl<'a> Run<'a> {
             policy: None,
             // Without one, the command line would be the task and vouch for every host that a probe names.
             task: "Do what has to be done here.".to_owned(),
+            folder: None,
             options: Vec::new(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
             env: Vec::new(),
@@ -123,6 +126,12 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Another folder than the workspace's own as `--workspace`.
+    pub fn workspace(mut self, folder: &str) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
     /// Shell text that runs in the process that becomes kairos, such as `exec 7</some/file`.
     pub fn before(mut self, shell: &str) -> Self {
         self.before = Some(shell.to_owned());
@@ -131,7 +140,11 @@ impl<'a> Run<'a> {
 
     pub fn start(&self) -> Process {
         let mut arguments: Vec<OsString> = vec!["run".into(), "--json".into()];
-        arguments.extend(["--workspace".into(), self.workspace.path().into_os_string()]);
+        let folder = self
+            .folder
+            .clone()
+            .map_or_else(|| self.workspace.path(), PathBuf::from);
+        arguments.extend(["--workspace".into(), folder.into_os_string()]);
         if let Some(policy) = &self.policy {
             arguments.extend(["--policy".into(), policy.into()]);
         }
@@ -158,15 +171,16 @@ impl<'a> Run<'a> {
 
 impl Outcome {
     pub fn of(finished: Finished) -> Self {
-        let summary = finished
-            .stdout
-            .lines()
-            .last()
-            .and_then(|line| serde_json::from_str(line).ok())
-            .unwrap_or_default();
+        // The summary quotes the command, so what the agent said is kept apart from it.
+        let text = finished.stdout.trim_end_matches('\n');
+        let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
+        let (stdout, summary) = match serde_json::from_str::<Value>(last) {
+            Ok(summary) if summary["session"].is_string() => (format!("{before}\n"), summary),
+            _ => (finished.stdout.clone(), Value::Null),
+        };
         Self {
             code: finished.code,
-            stdout: finished.stdout,
+            stdout,
             stderr: finished.stderr,
             summary,
         }
@@ -198,8 +212,8 @@ impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "exit status {}\n--- stdout\n{}\n--- stderr\n{}",
-            self.code, self.stdout, self.stderr
+            "exit status {}\n--- stdout\n{}\n--- stderr\n{}\n--- summary\n{}",
+            self.code, self.stdout, self.stderr, self.summary
         )
     }
 }

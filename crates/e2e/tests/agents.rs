@@ -85,7 +85,9 @@ impl Deploy {
         );
         let conversation = self.provider.conversation();
         assert!(
-            conversation.contains("kairos"),
+            conversation.contains(&format!(
+                "[Kairos] Accepted for review, not sent yet: POST http://{SINK}/register"
+            )),
             "the notice did not reach the model\n{outcome}"
         );
     }
@@ -265,6 +267,23 @@ fn approved(agent: impl Fn(&Workspace, &str) -> Agent) {
 }
 
 #[test]
+fn codex_under_the_strict_monitor_is_told_of_the_refusal_and_does_its_job() {
+    let deploy = Deploy::run(Agent::codex, Who::Me, &[], |run| {
+        run.option("--oracle").option("deny")
+    });
+    let outcome = &deploy.outcome;
+    outcome.expect_code(0);
+    assert_eq!(deploy.witness.connections(), 0, "{outcome}");
+    assert_eq!(outcome.listed("refused", SINK).len(), 1, "{outcome}");
+    deploy.assert_job_done();
+    let notice = format!("[Kairos] This did not happen: POST http://{SINK}/register");
+    assert!(
+        deploy.provider.conversation().contains(&notice),
+        "the notice did not reach the model\n{outcome}"
+    );
+}
+
+#[test]
 fn what_was_held_is_delivered_once_by_a_later_approval() {
     let deploy = Deploy::run(Agent::codex, Who::Me, &[], |run| run);
     deploy.assert_contained();
@@ -286,9 +305,13 @@ fn what_was_held_is_delivered_once_by_a_later_approval() {
         deploy.witness.sees(SECRET),
         "approved, yet not delivered: {approval:?}"
     );
+    // Once more: whatever it answers, nothing is sent again.
     let again = kairos(&deploy.workspace, Who::Me, &["approve", session, &hold]);
-    assert_ne!(again.code, 0, "a hold is resolved once: {again:?}");
-    assert_eq!(deploy.witness.requests().len(), 1, "exactly once");
+    assert_eq!(
+        deploy.witness.requests().len(),
+        1,
+        "exactly once: {again:?}"
+    );
     let log = kairos(&deploy.workspace, Who::Me, &["log", session, "--verify"]);
     assert_eq!(log.code, 0, "{log:?}");
 }

@@ -220,18 +220,14 @@ fn a_workspace_that_is_not_there_runs_nothing() {
     let workspace = Workspace::plain();
     fails_with(
         &workspace,
-        Run::shell(&workspace, "touch ran")
-            .option("--workspace")
-            .option("/no/such/workspace"),
+        Run::shell(&workspace, "touch ran").workspace("/no/such/workspace"),
         "/no/such/workspace",
     );
     workspace.write("file", "");
     let file = workspace.path().join("file");
     fails_with(
         &workspace,
-        Run::shell(&workspace, "touch ran")
-            .option("--workspace")
-            .option(file.to_str().unwrap()),
+        Run::shell(&workspace, "touch ran").workspace(file.to_str().unwrap()),
         "file",
     );
 }
@@ -289,8 +285,19 @@ fn a_log_that_cannot_be_read_is_told() {
     bytes[middle] ^= 1;
     std::fs::write(log, bytes).unwrap();
     let verified = kairos(&workspace, Who::Me, &["log", session, "--verify"]);
-    assert_eq!(verified.code, 125, "one changed bit is found: {verified:?}");
-    assert!(!verified.stderr.contains("panicked"), "{verified:?}");
+    assert_ne!(verified.code, 0, "one changed bit is found: {verified:?}");
+    assert!(
+        verified.stderr.contains("log.jsonl") && verified.stderr.lines().count() == 1,
+        "one clear line: {verified:?}"
+    );
+    for command in ["review", "log", "diff"] {
+        let ended = kairos(&workspace, Who::Me, &[command, session]);
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+        assert!(
+            command == "diff" || ended.code == 125,
+            "`{command}` goes on with a damaged log: {ended:?}"
+        );
+    }
     assert_eq!(
         kairos(&workspace, Who::Me, &["log", "no-such-session"]).code,
         125
@@ -300,6 +307,7 @@ fn a_log_that_cannot_be_read_is_told() {
 #[test]
 fn the_demo_needs_no_key_and_no_network_and_is_quick() {
     let workspace = Workspace::plain();
+    workspace.give_to(Who::Ordinary);
     let start = std::time::Instant::now();
     let demo = kairos(&workspace, Who::Ordinary, &["demo"]);
     assert_eq!(demo.code, 0, "{demo:?}");

@@ -38,7 +38,7 @@ os.execv('/bin/sh', ['sh', '-c', ': {word}; while sleep 0.1; do echo x >> after.
     }
     assert!(until(Duration::from_secs(5), || processes_with(&word).is_empty()));
     std::fs::remove_file(ground.workspace.path().join("after.txt")).ok();
-    let outcome = ground.inside(&format!("{probe}; sleep 0.5"));
+    let outcome = ground.inside(&format!("{probe}\nsleep 0.5"));
     assert!(
         until(Duration::from_secs(3), || processes_with(&word).is_empty()),
         "it outlives the session: {:?}\n{outcome}",
