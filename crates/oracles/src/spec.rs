@@ -116,6 +116,20 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Reads and makes an oracle that knows of nothing but its view and finds programs in `PATH`.
+///
+/// # Errors
+/// As [`parse`] and [`build`].
+pub fn oracle(spec: &str, deadline: Duration) -> Result<Arc<dyn Oracle>, String> {
+    let setting = Setting {
+        deadline,
+        policy: String::new(),
+        path: std::env::var_os("PATH"),
+        explain: Arc::new(()),
+    };
+    build(&parse(spec)?, &setting).map(Arc::from)
+}
+
 /// Makes the oracle.
 ///
 /// # Errors

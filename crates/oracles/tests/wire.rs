@@ -3,8 +3,8 @@
 
 mod support;
 
-use kernel::{HoldId, Kind, Reason, Verdict};
-use monitor::Judgement;
+use kernel::{HoldId, Kind, Object, Reason, Verdict};
+use monitor::{Judgement, View};
 use oracles::wire;
 use proptest::prelude::*;
 use support::{hook, post, view, with_recipient};
@@ -43,6 +43,55 @@ fn every_reason_has_a_kind_and_words() {
         assert!(!reason["kind"].as_str().unwrap().is_empty());
         assert!(!reason["text"].as_str().unwrap().is_empty());
         assert!(!reason["text"].as_str().unwrap().contains("untrusted"));
+    }
+}
+
+/// Holds of every shape that there is.
+fn every_shape() -> View {
+    let mut tool = hook(3, "x");
+    tool.effect.object = Object::Tool { name: "mail".to_string() };
+    let mut odd = post(4);
+    odd.reasons = vec![
+        Reason::UnknownParty("a.example".to_string()),
+        Reason::NotForOperation { party: "a".to_string(), operation: "DELETE".to_string() },
+        Reason::Recovered,
+        Reason::After(vec![HoldId(1)]),
+    ];
+    view(vec![with_recipient(post(1)), hook(2, "Makefile"), tool, odd])
+}
+
+fn schema(text: &str) -> (boon::Schemas, boon::SchemaIndex) {
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    compiler.add_resource("schema.json", serde_json::from_str(text).unwrap()).unwrap();
+    let index = compiler.compile("schema.json", &mut schemas).unwrap();
+    (schemas, index)
+}
+
+#[test]
+fn the_view_fits_its_published_schema() {
+    let (schemas, index) = schema(include_str!("../../../docs/oracle-view.schema.json"));
+    let mut json = wire::view(&every_shape(), "");
+    schemas.validate(&json, index).unwrap_or_else(|error| panic!("{error:#}"));
+    json["holds"][0]["surprise"] = true.into();
+    assert!(schemas.validate(&json, index).is_err(), "the schema lets anything through");
+}
+
+#[test]
+fn verdicts_that_fit_their_schema_are_understood() {
+    let (schemas, index) = schema(include_str!("../../../docs/oracle-verdicts.schema.json"));
+    for (text, fits) in [
+        (r#"{"verdicts":[]}"#, true),
+        (r#"{"verdicts":[{"hold":"h1","verdict":"release","reason":"x","manifest":"y"}],"model":"z"}"#, true),
+        (r#"{"verdicts":[{"hold":"h1","verdict":"maybe"}]}"#, false),
+        (r#"{"verdicts":[{"hold":"h1"}]}"#, false),
+        (r#"{"verdicts":{}}"#, false),
+        (r#"[]"#, false),
+    ] {
+        let json = serde_json::from_str(text).unwrap();
+        assert_eq!(schemas.validate(&json, index).is_ok(), fits, "{text}");
+        let (judgement, _) = wire::verdicts(text, &every_shape());
+        assert_eq!(matches!(judgement, Judgement::Answers(_)), fits, "{text}");
     }
 }
 

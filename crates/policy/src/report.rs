@@ -89,7 +89,7 @@ impl Loaded {
         let policy = &self.kernel;
         let sources = policy.sources.iter().filter(|rule| !rule.trusted.is_empty());
         let mut levels: Vec<LevelReport> = Vec::new();
-        for rule in policy.sensitive.iter().rev() {
+        for rule in &policy.sensitive {
             let level = rule.level.name().to_string();
             let pattern = described(&rule.of);
             match levels.iter_mut().find(|known| known.level == level) {
@@ -97,6 +97,7 @@ impl Loaded {
                 None => levels.push(LevelReport { level, patterns: vec![pattern] }),
             }
         }
+        levels.sort_by_key(|level| std::cmp::Reverse(kernel::Level::parse(&level.level)));
         let mut executes: Vec<(String, usize)> = Vec::new();
         for rule in &policy.executes {
             match executes.iter_mut().find(|(place, _)| *place == rule.place) {
@@ -207,7 +208,12 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\nsensitive")?;
         for level in &self.sensitive {
-            writeln!(f, "  {}: {}", level.level, shortened(&level.patterns, 8))?;
+            let bare: Vec<String> = level
+                .patterns
+                .iter()
+                .map(|pattern| pattern.split(" (except").next().unwrap_or_default().to_string())
+                .collect();
+            writeln!(f, "  {}: {}", level.level, shortened(&bare, 12))?;
         }
         writeln!(f, "\nparties, the first that matches counts")?;
         for party in &self.parties {
