@@ -78,7 +78,8 @@ pub struct Party {
     pub ports: Vec<u16>,
     /// Highest level it may receive.
     pub clearance: Level,
-    /// Methods it is named for; empty for any. `CONNECT` stands for opaque connections.
+    /// Methods it is named for; empty for any request. Opaque connections are named by `CONNECT`
+    /// alone.
     pub methods: Vec<String>,
     /// Paths it is named for (prefix, at a `/` boundary); empty for any.
     pub paths: Vec<String>,
@@ -504,7 +505,8 @@ impl Party {
         if self.named.iter().any(|rule| rule.matches(method, path)) {
             return None;
         }
-        let method_named = self.methods.is_empty()
+        // What cannot be looked into is named by its own word or not at all.
+        let method_named = (self.methods.is_empty() && method != "CONNECT")
             || self.methods.iter().any(|m| m == method)
             || (method == "MESSAGE" && self.methods.iter().any(|m| m == "GET"));
         let path_named =

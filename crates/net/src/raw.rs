@@ -54,23 +54,6 @@ pub(crate) async fn serve(
         fields: BTreeMap::new(),
         about: "a connection whose content is not looked into".into(),
     };
-    // A party that is named for anything is named for requests; what cannot be looked into has
-    // to be named by its word.
-    let silent = shared
-        .session
-        .policy()
-        .party(&target.host, target.port)
-        .is_some_and(|party| party.methods.is_empty());
-    if silent {
-        let why = format!(
-            "`{}` port {} is not HTTP, and the policy names the party but not for `CONNECT`",
-            target.host, target.port
-        );
-        let text = shared
-            .refuse(effect, &why)
-            .map_or(why, |notice| notice.text);
-        return refuse(stream, target.port, &text).await;
-    }
     let parked = Parked {
         note: r#"{"kind":"connection"}"#.into(),
         blob: None,
