@@ -10,7 +10,7 @@ use rustix::process::{DumpableBehavior, Signal, WaitOptions};
 use rustix::thread::UnshareFlags;
 
 use crate::control::{Control, Failure, Reply, Request};
-use crate::doctor::CheckName;
+use crate::doctor::{CheckName, namespace_check};
 use crate::error::During;
 use crate::identity::Identity;
 use crate::plan::Plan;
@@ -77,7 +77,7 @@ pub(crate) fn enter_outer_namespaces(
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    sys::unshare(rest).map_err(|error| host(CheckName::OtherNamespaces, error))
+    sys::unshare(rest).map_err(|error| host(namespace_check(CheckName::OtherNamespaces), error))
 }
 
 /// The control socket arrives as standard input. Nothing else that the monitor had open may stay.

@@ -210,7 +210,7 @@ fn probe_mounts(identity: Identity) -> Vec<Check> {
         Err(error) => return vec![CheckName::ProcMount.missing(error.to_string())],
     };
     let plan = crate::Plan::new(vec!["true".into()], "/tmp".into(), "/home/kairos".into());
-    let mounts = match view::build(&plan, identity, &proc_mount, None) {
+    let mounts = match view::build(&plan, identity, &proc_mount, None, None) {
         Ok(()) => CheckName::Mounts.ok("read-only system, private /tmp, /run and home"),
         Err(error) => CheckName::Mounts.missing(error.to_string()),
     };
@@ -260,6 +260,16 @@ fn sysctl(name: &str) -> Option<String> {
     std::fs::read_to_string(path)
         .ok()
         .map(|value| value.trim().to_owned())
+}
+
+/// AppArmor lets an ordinary user make the namespace, then takes every right in it away.
+pub(crate) fn namespace_check(otherwise: CheckName) -> CheckName {
+    let name = "kernel.apparmor_restrict_unprivileged_userns";
+    let ordinary = !rustix::process::geteuid().is_root();
+    if ordinary && sysctl(name).as_deref() == Some("1") {
+        return CheckName::UserNamespaces;
+    }
+    otherwise
 }
 
 fn user_namespace_remedy() -> String {

@@ -52,7 +52,8 @@ fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), San
     let stdio: [OwnedFd; 3] = stdio
         .try_into()
         .map_err(|_| SandboxError::step("start", "three descriptors are needed"))?;
-    view::build(plan, identity, &proc_mount, fuse_mount)?;
+    let terminal = stdio.iter().find(|fd| rustix::termios::isatty(fd));
+    view::build(plan, identity, &proc_mount, fuse_mount, terminal)?;
     let children = sys::child_events().during("watch for ended processes")?;
     let agent = start_agent(plan, identity, &proc_mount, stdio, umask)?;
     drop(proc_mount);

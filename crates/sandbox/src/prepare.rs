@@ -12,6 +12,7 @@ use rustix::fs::{MemfdFlags, SeekFrom};
 use crate::SandboxError;
 use crate::child::HIDDEN_ARGUMENT;
 use crate::control::{Control, ExitKind, Reply, Request};
+use crate::doctor::CheckName;
 use crate::error::During;
 use crate::identity::Identity;
 use crate::plan::Plan;
@@ -251,11 +252,14 @@ impl Boundary {
         }
         let proc = PathBuf::from(format!("/proc/{}", self.outer_pid));
         let (uids, gids) = self.identity.outer_maps();
+        let host = |found: std::io::Error| SandboxError::Host {
+            check: CheckName::UserNamespaces.missing(format!("the id maps are refused: {found}")),
+        };
         if let Identity::Same { .. } = self.identity {
-            std::fs::write(proc.join("setgroups"), "deny").during("deny changes of groups")?;
+            std::fs::write(proc.join("setgroups"), "deny").map_err(host)?;
         }
-        std::fs::write(proc.join("uid_map"), uids).during("write the user map")?;
-        std::fs::write(proc.join("gid_map"), gids).during("write the group map")?;
+        std::fs::write(proc.join("uid_map"), uids).map_err(host)?;
+        std::fs::write(proc.join("gid_map"), gids).map_err(host)?;
         self.control
             .send(&Request::Mapped, &[])
             .during("enter the user namespace")

@@ -73,6 +73,7 @@ pub(crate) fn build(
     identity: Identity,
     proc_mount: &OwnedFd,
     fuse_mount: Option<OwnedFd>,
+    terminal: Option<&OwnedFd>,
 ) -> Result<(), SandboxError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).during("separate the mounts from the host's")?;
@@ -86,9 +87,11 @@ pub(crate) fn build(
         holder,
         identity,
         bytes_max: plan.private_bytes_max,
+        terminal,
     };
 
     view.populate(plan, proc_mount, fuse_mount)?;
+    set_read_only(&view.root, false).during("make the root read-only")?;
 
     let step = "leave the host's root";
     rustix::process::fchdir(&view.root).during(step)?;
@@ -98,12 +101,13 @@ pub(crate) fn build(
     rustix::process::chdir("/").during(step)
 }
 
-struct View {
+struct View<'t> {
     host: OwnedFd,
     root: OwnedFd,
     holder: OwnedFd,
     identity: Identity,
     bytes_max: Option<u64>,
+    terminal: Option<&'t OwnedFd>,
 }
 
 /// One thing to place; the order of variants decides at the same path.
@@ -116,7 +120,7 @@ enum Piece<'a> {
     Dev,
 }
 
-impl View {
+impl View<'_> {
     fn populate(
         &self,
         plan: &Plan,
@@ -168,18 +172,25 @@ impl View {
             }
         }
         let mut files = Files::new(self);
-        for file in &plan.files {
+        // A tree shows the real home with what the principal has there; it needs no seed.
+        for file in plan
+            .files
+            .iter()
+            .filter(|file| !(file.writable && in_tree(plan, &file.path)))
+        {
             files.place(file)?;
         }
         files.finish()?;
         self.unpark(PARKED).during("detach the synthetic files")?;
-        self.directory(plan.cwd.as_path())
-            .during_with(|| format!("make the working directory `{}`", plan.cwd.display()))?;
+        // In a tree, a missing directory is the principal's to make: to make it is an effect.
+        if !in_tree(plan, &plan.cwd) {
+            self.directory(&plan.cwd)
+                .during_with(|| format!("make the working directory `{}`", plan.cwd.display()))?;
+        }
         if fuse_mount.is_some() {
             self.unpark(FUSE_PARKED).during("hide the mount of trees")?;
         }
-        drop(fuse_mount);
-        set_read_only(&self.root, false).during("make the root read-only")
+        Ok(())
     }
 
     fn bind(&self, bind: &Bind) -> Result<(), SandboxError> {
@@ -234,7 +245,30 @@ impl View {
         let shared = tmpfs(0o1777, self.bytes_max).during(step)?;
         self.attach(&shared, Path::new("/dev/shm"), true)
             .during(step)?;
+        if let Some(terminal) = self.terminal {
+            self.console(terminal);
+        }
         set_read_only(&dev, false).during(step)
+    }
+
+    /// The agent's terminal belongs to the host's terminal file system, where `ttyname` cannot
+    /// find it; as `/dev/console` it can. Without it, programs do not learn a name, that is all.
+    fn console(&self, terminal: &OwnedFd) -> Option<()> {
+        let link = format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(terminal)
+        );
+        let path = std::fs::read_link(link).ok()?;
+        let source = open_in(&self.host, &path, OFlags::PATH).ok()?;
+        let (ours, theirs) = (
+            rustix::fs::fstat(&source).ok()?,
+            rustix::fs::fstat(terminal).ok()?,
+        );
+        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino) {
+            return None;
+        }
+        self.attach(&clone(&source).ok()?, Path::new("/dev/console"), false)
+            .ok()
     }
 
     /// Puts something empty over the path, if it is there.
@@ -352,6 +386,14 @@ fn pieces(plan: &Plan) -> Vec<(&Path, Piece<'_>)> {
         }
     }
     kept
+}
+
+/// Whether the path's content comes from a tree: the deepest place around it decides.
+fn in_tree(plan: &Plan, path: &Path) -> bool {
+    let pieces = pieces(plan);
+    let around = pieces.iter().filter(|(target, _)| path.starts_with(target));
+    let deepest = around.max_by_key(|(target, _)| target.components().count());
+    matches!(deepest, Some((_, Piece::Tree(_))))
 }
 
 /// Where mounts wait while parts of them are cloned; detached before the agent starts.

@@ -19,13 +19,13 @@ use crate::plan::SyntheticFile;
 
 /// Places synthetic files one after the other.
 pub(super) struct Files<'a> {
-    view: &'a View,
+    view: &'a View<'a>,
     count: u32,
     shadows: Vec<PathBuf>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(view: &'a View) -> Self {
+    pub(super) fn new(view: &'a View<'a>) -> Self {
         Self {
             view,
             count: 0,

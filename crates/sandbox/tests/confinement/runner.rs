@@ -190,6 +190,38 @@ impl User {
         serde_json::from_slice(&output.stdout).expect("checks")
     }
 
+    /// What doctor says where the limit of user namespaces is zero.
+    pub(crate) fn doctor_without_namespaces(&self) -> Vec<sandbox::Check> {
+        let output = self
+            .as_user("unshare")
+            .args(["-U", "--map-current-user", "--keep-caps", "sh", "-c"])
+            .arg("echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"")
+            .arg("sh")
+            .arg(self.program())
+            .args([ARGUMENT, DOCTOR])
+            .output()
+            .expect("unshare runs");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+
+    /// The same script without a boundary.
+    pub(crate) fn outside(&self, script: &str, path: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let script = script.replace("/tmp/", &format!("{}/", folder.path().display()));
+        let mut command = self.as_user("/bin/bash");
+        if let Self::Ordinary(_) = self {
+            command.env("HOME", folder.path());
+        }
+        let output = command
+            .arg("-c")
+            .arg(script)
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     pub(crate) fn spawn(&self, order: &Order) -> Child {
         let mut child = self
             .command()
@@ -203,20 +235,31 @@ impl User {
     }
 
     fn command(&self) -> Command {
-        let mut command = match self {
-            Self::Current => Command::new(std::env::current_exe().unwrap()),
-            Self::Ordinary(ordinary) => {
-                let mut command = Command::new("setpriv");
-                let id = ORDINARY_ID.to_string();
-                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]);
-                command.arg(ordinary.folder.path().join("probe"));
-                command
-            }
-        };
+        let mut command = self.as_user(self.program());
         command
             .arg(ARGUMENT)
             .env("KAIROS_TEST_SECRET", "monitor-secret")
             .current_dir("/");
         command
+    }
+
+    fn program(&self) -> PathBuf {
+        match self {
+            Self::Current => std::env::current_exe().unwrap(),
+            Self::Ordinary(ordinary) => ordinary.folder.path().join("probe"),
+        }
+    }
+
+    fn as_user(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        match self {
+            Self::Current => Command::new(program),
+            Self::Ordinary(_) => {
+                let id = ORDINARY_ID.to_string();
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]);
+                command.arg(program);
+                command
+            }
+        }
     }
 }

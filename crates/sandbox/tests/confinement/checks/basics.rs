@@ -15,6 +15,11 @@ pub(crate) const CHECKS: &[Check] = &[
     ("an_agent_starts_quickly", quick),
     ("doctor_finds_this_host_able", doctor),
     ("doctor_names_the_remedy_for_a_closed_fuse", closed_fuse),
+    (
+        "doctor_names_the_remedy_for_forbidden_namespaces",
+        no_namespaces,
+    ),
+    ("everyday_programs_run_as_outside", everyday),
 ];
 
 fn status(user: &User) -> Outcome {
@@ -71,7 +76,7 @@ fn environment(user: &User) -> Outcome {
 
 fn terminal(user: &User) -> Outcome {
     // Job control works only in a session whose terminal this is.
-    let script = "set -m; tty > /dev/null; test -t 0 && echo terminal; \
+    let script = "set -m; tty; test -t 0 && echo terminal; \
         (sleep 0.05; exit 4) & fg > /dev/null; echo status $?; \
         read line < /dev/tty; echo got $line; stty size; \
         perl -MErrno -e '$c = \"x\"; print ioctl(STDIN, 0x5412, $c) ? \"ok\" : \
@@ -82,7 +87,7 @@ fn terminal(user: &User) -> Outcome {
         ..Order::new(user.plan(script))
     });
     let lines: Vec<_> = seen.stdout.lines().map(str::trim_end).collect();
-    for line in ["terminal", "status 4", "got hello", "EPERM"] {
+    for line in ["/dev/console", "terminal", "status 4", "got hello", "EPERM"] {
         expect(lines.contains(&line), (line, &seen))?;
     }
     expect(seen.code == 0, &seen)
@@ -141,5 +146,44 @@ fn closed_fuse(user: &User) -> Outcome {
         user,
         "echo without trees it is not needed",
         &["without trees it is not needed"],
+    )
+}
+
+fn no_namespaces(user: &User) -> Outcome {
+    let checks = user.doctor_without_namespaces();
+    let check = checks.first().ok_or("no check")?;
+    expect(check.name == sandbox::CheckName::UserNamespaces, &checks)?;
+    expect(check.status == sandbox::CheckStatus::Missing, &checks)?;
+    expect(
+        check
+            .remedy
+            .contains("sudo sysctl -w user.max_user_namespaces="),
+        &checks,
+    )
+}
+
+/// Whatever of these the host has says the same inside as outside.
+fn everyday(user: &User) -> Outcome {
+    let path = match user {
+        User::Current => std::env::var("PATH").unwrap_or_default(),
+        User::Ordinary(_) => sandbox::plan::DEFAULT_PATH.to_owned(),
+    };
+    let script = "for p in git node npm python3 curl cargo rustc gcc perl tar make; do \
+        echo $p $($p --version 2>&1 | head -1); done; \
+        git init -q /tmp/r && git -C /tmp/r status --short && echo git; \
+        echo 'print(6 * 7)' > /tmp/p.py && python3 /tmp/p.py; node -e 'console.log(6 * 7)'";
+    let mut plan = user.plan(script);
+    plan.env.insert("PATH".into(), path.clone().into());
+    for name in ["PYENV_ROOT", "RUSTUP_HOME", "NVM_DIR"] {
+        if let (User::Current, Some(value)) = (user, std::env::var_os(name)) {
+            plan.env.insert(name.into(), value);
+        }
+    }
+    sandbox::tools::Tools::discover(&plan).add_to(&mut plan);
+    let inside = user.confine(plan);
+    let outside = user.outside(script, &path);
+    expect(
+        inside.stdout == outside && inside.stdout.contains("git"),
+        (outside, &inside),
     )
 }

@@ -92,7 +92,7 @@ fn loopback(user: &User) -> Outcome {
     let seen = user.run(
         "timeout 5 perl -MIO::Socket::INET -e '$l = IO::Socket::INET->new(LocalAddr => \"127.0.0.1\", \
          LocalPort => 8123, Listen => 1) or die; if (fork) { $c = $l->accept; print $c \"mine\\n\" } \
-         else { $s = IO::Socket::INET->new(\"127.0.0.1:8123\") or die; print <$s> }; wait'; \
+         else { $s = IO::Socket::INET->new(\"127.0.0.1:8123\") or die; print scalar <$s> }; wait'; \
          (exec 3<>/dev/tcp/127.0.0.1/8124) 2>/dev/null || echo refused",
     );
     expect(

@@ -78,24 +78,29 @@ fn killed_monitor(user: &User) -> Outcome {
     let mark = format!("31{}.5", std::process::id());
     let script = format!("setsid sleep {mark} & trap '' TERM HUP INT; sleep {mark}; sleep {mark}");
     let die_at = Some(go.to_str().unwrap().to_owned());
-    let child = user.spawn(&Order {
+    let mut child = user.spawn(&Order {
         die_at,
         ..Order::new(user.plan(&script))
     });
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !running(&mark) {
-        expect(Instant::now() < deadline, "the agent did not start")?;
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let started = within(Duration::from_secs(10), || running(&mark));
     std::fs::write(&go, "").unwrap();
-    let output = child.wait_with_output().unwrap();
-    expect(!output.status.success(), &output)?;
-    let deadline = Instant::now() + Duration::from_secs(2);
-    while running(&mark) {
-        expect(Instant::now() < deadline, "the agent outlived its monitor")?;
+    let status = child.wait().unwrap();
+    expect(started && !status.success(), status)?;
+    expect(
+        within(Duration::from_secs(2), || !running(&mark)),
+        "the agent outlived its monitor",
+    )
+}
+
+fn within(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
+    true
 }
 
 /// Whether any process of the host has this word in its command line.
