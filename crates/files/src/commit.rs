@@ -16,9 +16,8 @@ use rustix::io::Errno;
 
 use crate::attr::{Kind, Time, Version};
 use crate::base::Base;
-use crate::content::copy_bytes;
+use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
-use crate::labels::digest;
 use crate::path::{self, Rel, join, split};
 use crate::upper::{Entry, Upper};
 
@@ -39,6 +38,9 @@ pub enum CommitError {
     /// What is staged is no longer what was approved.
     #[error("`{0}` changed after it was approved; the new version needs an approval of its own")]
     Changed(String),
+    /// It was to move elsewhere, which failed, so it stays.
+    #[error("`{0}` stays where it is, because it could not be moved")]
+    Moved(String),
     /// The system said no.
     #[error("cannot {what} `{path}`: {errno}")]
     Failed {
@@ -112,11 +114,7 @@ impl Host {
             (Some(base), None) => place.remove(base)?,
             (base, Some(new)) => place.put(base.as_ref(), new)?,
         }
-        if delta
-            .new
-            .as_ref()
-            .or(None)
-            .is_none_or(|new| new.kind == Kind::Dir)
+        if delta.new.as_ref().is_none_or(|new| new.kind == Kind::Dir)
             || delta
                 .base
                 .as_ref()
@@ -177,7 +175,7 @@ impl Host {
             Kind::File => {
                 let source = self.source(new).ok()?;
                 let copy = File::create(&target).ok()?;
-                copy_bytes(&source, &copy).ok()?;
+                bytes::copy(&source, &copy).ok()?;
             }
             Kind::Symlink => {
                 let _ = std::fs::remove_file(&target);
@@ -328,9 +326,9 @@ impl Place<'_> {
                     .host
                     .source(new)
                     .map_err(self.failed("read the staged content of"))?;
-                copy_bytes(&source, &file).map_err(self.failed("write"))?;
+                bytes::copy(&source, &file).map_err(self.failed("write"))?;
                 let written = digest(&file)
-                    .map_err(|e| self.failed("read back")(crate::content::errno(&e)))?;
+                    .map_err(|e| self.failed("read back")(bytes::errno(&e)))?;
                 if written != Digest(new.digest) {
                     return Err(CommitError::Changed(path::text(&self.delta.path)));
                 }
@@ -527,9 +525,9 @@ impl Place<'_> {
                 let source = rustix::fs::openat(&self.dir, self.temp, flags, Mode::empty())
                     .map_err(self.failed("keep the old version of"))?;
                 let kept = File::create(&undo).map_err(|e| {
-                    self.failed("keep the old version of")(crate::content::errno(&e))
+                    self.failed("keep the old version of")(bytes::errno(&e))
                 })?;
-                copy_bytes(&File::from(source), &kept)
+                bytes::copy(&File::from(source), &kept)
                     .and_then(|()| rustix::fs::fsync(&kept))
                     .map_err(self.failed("keep the old version of"))?;
             }

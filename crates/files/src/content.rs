@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, Timestamps};
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Time, Version};
+use crate::bytes;
 use crate::overlay::{Found, Overlay, refuse_privileged};
 use crate::tree::{Ino, State};
 use crate::upper::Entry;
@@ -63,7 +64,7 @@ impl Overlay {
         if let Some(size) = change.size {
             self.writable(ino)?;
             self.copy_up(ino, size == 0)?;
-            self.data_file(ino)?.set_len(size).map_err(|e| errno(&e))?;
+            self.data_file(ino)?.set_len(size).map_err(|e| bytes::errno(&e))?;
             grown = true;
         }
         let mut state = self.lock();
@@ -201,7 +202,7 @@ impl Overlay {
             node.data.ok_or(Errno::BADF)?;
             node.file.clone().ok_or(Errno::BADF)?
         };
-        file.write_all_at(data, offset).map_err(|e| errno(&e))?;
+        file.write_all_at(data, offset).map_err(|e| bytes::errno(&e))?;
         let mut state = self.lock();
         let now = Time::now();
         let node = state.node_mut(ino)?;
@@ -249,9 +250,9 @@ impl Overlay {
             // Base and staged content lie on file systems that cannot do it together.
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let mut buffer = vec![0; length.min(1 << 20)];
-                let read = source.read_at(&mut buffer, from.1).map_err(|e| errno(&e))?;
+                let read = source.read_at(&mut buffer, from.1).map_err(|e| bytes::errno(&e))?;
                 let bytes = buffer.get(..read).unwrap_or_default();
-                target.write_all_at(bytes, to.1).map_err(|e| errno(&e))?;
+                target.write_all_at(bytes, to.1).map_err(|e| bytes::errno(&e))?;
                 read
             }
             other => other?,
@@ -264,7 +265,7 @@ impl Overlay {
         rustix::fs::fsync(&*self.file(ino)?)?;
         let state = self.lock();
         let tree = state.tree(state.node(ino)?.tree)?;
-        tree.upper.sync().map_err(|e| errno(&e))
+        tree.upper.sync().map_err(|e| bytes::errno(&e))
     }
 
     /// Extended attributes in the `user.` name space.
@@ -361,7 +362,7 @@ impl Overlay {
                     (None, Some(path)) => Arc::new(base.open_file(path)?.0),
                     (None, None) => return Err(Errno::IO),
                 };
-                copy_bytes(&source, &target)?;
+                bytes::copy(&source, &target)?;
             }
             Ok(target)
         };
@@ -394,7 +395,7 @@ impl Overlay {
         };
         rustix::fs::futimens(&file, &times)?;
         node.data = Some(id);
-        node.attr.size = file.metadata().map_err(|e| errno(&e))?.len();
+        node.attr.size = file.metadata().map_err(|e| bytes::errno(&e))?.len();
         if node.opens > 0 {
             node.file = Some(Arc::new(file));
         }
@@ -415,7 +416,7 @@ impl Overlay {
 
     fn truncate(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
-        file.set_len(0).map_err(|e| errno(&e))?;
+        file.set_len(0).map_err(|e| bytes::errno(&e))?;
         let mut state = self.lock();
         let now = Time::now();
         let node = state.node_mut(ino)?;
@@ -577,67 +578,4 @@ impl State {
             size,
         }))
     }
-}
-
-/// Copies a file's bytes, holes as holes where the file system tells them.
-pub(crate) fn copy_bytes(source: &File, target: &File) -> Result<()> {
-    let size = source.metadata().map_err(|e| errno(&e))?.len();
-    let mut at = 0;
-    while at < size {
-        let (from, to) = match rustix::fs::seek(source, SeekFrom::Data(at)) {
-            Ok(from) => (
-                from,
-                rustix::fs::seek(source, SeekFrom::Hole(from)).unwrap_or(size),
-            ),
-            Err(Errno::NXIO) => break,
-            Err(_) => (at, size),
-        };
-        copy_part(source, target, from, to)?;
-        at = to;
-    }
-    target.set_len(size).map_err(|e| errno(&e))
-}
-
-fn copy_part(source: &File, target: &File, from: u64, to: u64) -> Result<()> {
-    let (mut off_in, mut off_out) = (from, from);
-    while off_in < to {
-        let length = usize::try_from(to - off_in)
-            .unwrap_or(usize::MAX)
-            .min(1 << 30);
-        match rustix::fs::copy_file_range(
-            source,
-            Some(&mut off_in),
-            target,
-            Some(&mut off_out),
-            length,
-        ) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                return copy_plain(source, target, off_in, to);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn copy_plain(source: &File, target: &File, from: u64, to: u64) -> Result<()> {
-    let mut buffer = vec![0; 128 << 10];
-    let mut at = from;
-    while at < to {
-        let read = source.read_at(&mut buffer, at).map_err(|e| errno(&e))?;
-        if read == 0 {
-            break;
-        }
-        target
-            .write_all_at(buffer.get(..read).unwrap_or_default(), at)
-            .map_err(|e| errno(&e))?;
-        at += read as u64;
-    }
-    Ok(())
-}
-
-pub(crate) fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

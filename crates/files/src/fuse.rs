@@ -9,24 +9,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno as FuseErrno, FileAttr, FileHandle, FileType,
+    BsdFileFlags, CopyFileRangeFlags, Errno as FuseErrno, FileAttr, FileHandle,
     Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::attr::{Kind, Time};
+use crate::attr::Kind;
 use crate::content::{Change, How};
+use crate::fuse_attr::{absent, file_attr, file_type, time_of};
 use crate::ids::Ids;
 use crate::labels::Labels;
 use crate::overlay::{Caller, Found, Overlay, Replace};
+use crate::pool::Pool;
 use crate::tree::Ino;
 
 /// How long the kernel may believe what it was told; it is told when that ends earlier.
@@ -622,90 +622,6 @@ fn open(overlay: &Overlay, labels: &Labels, ino: Ino, how: How, reply: ReplyOpen
     }
 }
 
-pub(crate) fn file_attr(ids: &Ids, found: &Found) -> FileAttr {
-    let attr = &found.attr;
-    FileAttr {
-        ino: INodeNo(found.ino),
-        size: attr.size,
-        blocks: attr.blocks,
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        crtime: UNIX_EPOCH,
-        kind: file_type(found.kind),
-        perm: u16::try_from(attr.mode & 0o7777).unwrap_or(0),
-        nlink: attr.nlink,
-        uid: ids.user_inside(attr.uid),
-        gid: ids.group_inside(attr.gid),
-        rdev: u32::try_from(attr.rdev).unwrap_or(0),
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
-/// Tells the kernel that a name is not there, so that it does not ask again.
-fn absent() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-fn file_type(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Dir => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::Device => FileType::CharDevice,
-    }
-}
-
-fn system_time(time: Time) -> SystemTime {
-    let nanos = Duration::from_nanos(time.nanos.into());
-    match u64::try_from(time.secs) {
-        Ok(secs) => UNIX_EPOCH + Duration::from_secs(secs) + nanos,
-        Err(_) => UNIX_EPOCH - Duration::from_secs(time.secs.unsigned_abs()) + nanos,
-    }
-}
-
-fn time_of(time: TimeOrNow) -> Time {
-    let TimeOrNow::SpecificTime(time) = time else {
-        return Time::now();
-    };
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Time {
-            secs: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            nanos: after.subsec_nanos(),
-        },
-        Err(before) => {
-            let before = before.duration();
-            let secs = -i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
-            match before.subsec_nanos() {
-                0 => Time { secs, nanos: 0 },
-                nanos => Time {
-                    secs: secs - 1,
-                    nanos: 1_000_000_000 - nanos,
-                },
-            }
-        }
-    }
-}
-
 fn code(error: Errno) -> FuseErrno {
     FuseErrno::from_i32(error.raw_os_error())
 }
@@ -724,43 +640,5 @@ fn sized(value: &[u8], size: u32, reply: ReplyXattr) {
         reply.error(FuseErrno::ERANGE);
     } else {
         reply.data(value);
-    }
-}
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Threads for what would keep the dispatcher waiting. They end with the file system.
-struct Pool {
-    jobs: Sender<Job>,
-}
-
-impl Pool {
-    fn start(threads: usize) -> std::io::Result<Self> {
-        let (jobs, queue) = channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        for number in 0..threads {
-            let queue = Arc::clone(&queue);
-            std::thread::Builder::new()
-                .name(format!("files-copy-{number}"))
-                .spawn(move || work(&queue))?;
-        }
-        Ok(Self { jobs })
-    }
-
-    fn run(&self, job: Job) {
-        if let Err(refused) = self.jobs.send(job) {
-            // No thread is left: the dispatcher does it, late rather than never.
-            (refused.0)();
-        }
-    }
-}
-
-fn work(queue: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = queue.lock().recv();
-        match job {
-            Ok(job) => job(),
-            Err(_) => return,
-        }
     }
 }

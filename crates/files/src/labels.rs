@@ -3,7 +3,6 @@
 //! before any effect is decided, so that nothing can be used before it was reported.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
@@ -12,8 +11,8 @@ use kernel::policy::Glob;
 use kernel::{Channel, Content, Digest, Incoming, Level, Source};
 use monitor::Session;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 
+use crate::bytes::{beginning, digest};
 use crate::content::Report;
 use crate::path;
 
@@ -34,12 +33,12 @@ pub(crate) struct Labels {
 }
 
 enum Job {
-    Report { source: Source, content: Read_ },
+    Report { source: Source, content: Waiting },
     Drained(Sender<()>),
 }
 
 /// Content as it waits.
-enum Read_ {
+enum Waiting {
     Bytes(Vec<u8>),
     File(Arc<File>, u64),
 }
@@ -104,11 +103,11 @@ impl Labels {
         let content = if report.size <= AT_ONCE_BYTES_MAX {
             let mut bytes = vec![0; usize::try_from(report.size).unwrap_or(0)];
             match report.file.read_at(&mut bytes, 0) {
-                Ok(read) if read == bytes.len() => Read_::Bytes(bytes),
-                _ => Read_::File(report.file, report.size),
+                Ok(read) if read == bytes.len() => Waiting::Bytes(bytes),
+                _ => Waiting::File(report.file, report.size),
             }
         } else {
-            Read_::File(report.file, report.size)
+            Waiting::File(report.file, report.size)
         };
         let sender = self.queue.lock().clone();
         if let Some(sender) = sender {
@@ -128,17 +127,16 @@ impl Labels {
     }
 }
 
-fn deliver(session: &Session, source: Source, content: Read_) {
+fn deliver(session: &Session, source: Source, content: Waiting) {
     let content = match content {
-        Read_::Bytes(bytes) => text_or_digest(bytes),
-        Read_::File(file, size) if size <= TEXT_BYTES_MAX => {
-            let mut bytes = Vec::new();
-            match read_to(&file, &mut bytes, TEXT_BYTES_MAX) {
-                Ok(()) => text_or_digest(bytes),
+        Waiting::Bytes(bytes) => text_or_digest(bytes),
+        Waiting::File(file, size) if size <= TEXT_BYTES_MAX => {
+            match beginning(&file, TEXT_BYTES_MAX) {
+                Ok(bytes) => text_or_digest(bytes),
                 Err(_) => return,
             }
         }
-        Read_::File(file, _) => match digest(&file) {
+        Waiting::File(file, _) => match digest(&file) {
             Ok(digest) => Content {
                 bytes: Vec::new().into(),
                 digest,
@@ -167,44 +165,9 @@ fn text_or_digest(bytes: Vec<u8>) -> Content {
 
 fn whole(file: &File, max: u64) -> std::io::Result<Content> {
     let digest = digest(file)?;
-    let mut bytes = Vec::new();
-    read_to(file, &mut bytes, max)?;
+    let bytes = beginning(file, max)?;
     Ok(Content {
         bytes: bytes.into(),
         digest,
     })
-}
-
-fn read_to(file: &File, bytes: &mut Vec<u8>, max: u64) -> std::io::Result<()> {
-    AtStart { file, at: 0 }
-        .take(max)
-        .read_to_end(bytes)
-        .map(drop)
-}
-
-/// Digest of a file's whole content, whatever its position.
-pub(crate) fn digest(file: &File) -> std::io::Result<Digest> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 64 << 10];
-    let mut reader = AtStart { file, at: 0 };
-    loop {
-        match reader.read(&mut buffer)? {
-            0 => return Ok(Digest(hash.finalize().into())),
-            read => hash.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
-}
-
-/// Reads from the beginning without moving the file's position, which handles share.
-struct AtStart<'a> {
-    file: &'a File,
-    at: u64,
-}
-
-impl Read for AtStart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read_at(buffer, self.at)?;
-        self.at += read as u64;
-        Ok(read)
-    }
 }

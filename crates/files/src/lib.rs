@@ -7,14 +7,22 @@
 
 /// The file channel: trees, their session, and how decisions are carried out.
 pub mod trees;
+/// From settled changes to effects, and what becomes of them.
+mod decide;
 /// The trees as a FUSE file system.
 mod fuse;
+/// Attributes in the kernel's form.
+mod fuse_attr;
+/// Threads for what would keep the dispatcher waiting.
+mod pool;
 /// Copy-on-write over names.
 mod overlay;
 /// Copy-on-write over content and attributes.
 mod content;
 /// The agent's view in memory.
 mod tree;
+/// The names of one directory of the view.
+mod listing;
 /// Reads as incoming events.
 mod labels;
 /// Which changes have come to rest, and what they amount to.
@@ -27,10 +35,14 @@ mod commit;
 mod outcome;
 /// Rebuilds the view after a crash, and finishes what was interrupted.
 mod recover;
+/// Staged changes as text, for people.
+pub mod diff;
 /// The disk form of what is staged.
 mod upper;
 /// The owner's directory as it is.
 mod base;
+/// Copies and digests of open files.
+mod bytes;
 /// What a file is besides its content.
 pub mod attr;
 /// Owner ids on both sides.
@@ -42,4 +54,5 @@ pub use commit::CommitError;
 pub use delta::Delta;
 pub use ids::Ids;
 pub use overlay::Precheck;
-pub use trees::{Options, Serving, TreeSpec, Trees, TreesError};
+pub use diff::Change;
+pub use trees::{Options, Serving, TreeSpec, Trees, TreesError, staged_changes};

@@ -49,8 +49,7 @@ impl State {
         let node = self.node_mut(ino)?;
         node.attr_staged = false;
         node.xattrs = None;
-        node.by_agent = by_agent;
-        node.reported = false;
+        node.by_agent |= by_agent;
         if let Some(id) = node.data.take() {
             // Open handles keep the staged file, whose content is the same.
             self.tree(tree)?.upper.remove_data(id);

@@ -11,7 +11,8 @@ use crate::attr::{Attr, Kind, Time};
 use crate::base::Base;
 use crate::delta::Delta;
 use crate::path::{Rel, join};
-use crate::tree::{Ino, Name, Node, ROOT, State};
+use crate::listing::Name;
+use crate::tree::{Ino, Node, ROOT, State};
 use crate::upper::{Entry, Upper};
 
 /// Longest name Linux file systems take.

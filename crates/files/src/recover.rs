@@ -3,26 +3,25 @@
 
 use std::collections::BTreeMap;
 
+use kernel::EventId;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Version};
 use crate::commit::Host;
 use crate::delta::Delta;
-use crate::labels::digest;
+use crate::bytes::{self, digest};
 use crate::overlay::Overlay;
 use crate::path::{Rel, split};
 use crate::tree::{Ino, Node, State};
-use crate::upper::{Entry, read};
+use crate::upper::{Entry, Upper, read};
 
 /// Rebuilds a tree's view; every path that is staged is then to be settled again.
-pub(crate) fn rebuild(overlay: &Overlay, tree: usize, host: &Host) -> Result<()> {
-    let entries = read(host.upper.dir()).map_err(|e| crate::content::errno(&e))?;
+pub(crate) fn rebuild(overlay: &Overlay, tree: usize, upper: &Upper) -> Result<()> {
+    let entries = read(upper.dir()).map_err(|e| bytes::errno(&e))?;
     if entries.is_empty() {
         return Ok(());
     }
-    finish_interrupted(host, &entries);
-    let entries = read(host.upper.dir()).map_err(|e| crate::content::errno(&e))?;
     let mut state = overlay.lock();
     state.replay = true;
     for entry in &entries {
@@ -35,10 +34,14 @@ pub(crate) fn rebuild(overlay: &Overlay, tree: usize, host: &Host) -> Result<()>
     Ok(())
 }
 
-/// Intents without an end: the host is brought to the new version if it can be, else to the old.
-fn finish_interrupted(host: &Host, entries: &[Entry]) {
+/// Intents without an end: the host is brought to the new version if it can be, else it stays at
+/// the old. Says what became of each.
+pub(crate) fn finish_interrupted(
+    host: &Host,
+) -> std::io::Result<Vec<(EventId, std::result::Result<String, String>)>> {
+    let entries = read(host.upper.dir())?;
     let mut open: BTreeMap<u64, (&Delta, &Rel)> = BTreeMap::new();
-    for entry in entries {
+    for entry in &entries {
         match entry {
             Entry::Intent { event, delta, temp } => {
                 open.insert(*event, (delta, temp));
@@ -49,25 +52,21 @@ fn finish_interrupted(host: &Host, entries: &[Entry]) {
             _ => {}
         }
     }
+    let mut ends = Vec::new();
+    // In the order in which they were intended: directories first, what goes away last.
     for (event, (delta, temp)) in open {
-        let ok = match finish(host, event, delta, temp) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                tracing::warn!("{error}");
-                Err(error.to_string())
-            }
-        };
-        if ok.is_ok() {
-            let _ = host.upper.append(&Entry::Committed {
-                path: delta.path.clone(),
-            });
+        let end = finish(host, event, delta, temp);
+        let parent = split(&delta.path).map_or(&b""[..], |(parent, _)| parent);
+        let end = end.and_then(|()| host.sync_dir(parent)).map_err(|e| e.to_string());
+        if end.is_ok() {
+            // Best effort: without it the delta is found to be none and settles by itself.
+            let _ = host.upper.append(&Entry::Committed { path: delta.path.clone() });
         }
-        host.finished(
-            event,
-            ok.is_ok(),
-            ok.err().as_deref().unwrap_or("finished after a crash"),
-        );
+        let what = end.clone().err().unwrap_or_else(|| "finished after a crash".to_string());
+        host.finished(event, end.is_ok(), &what);
+        ends.push((EventId(event), end.map(|()| what)));
     }
+    Ok(ends)
 }
 
 fn finish(
@@ -167,7 +166,7 @@ fn keep(host: &Host, event: u64, temp: &Rel, aside: &Version) {
     if rustix::fs::renameat(&dir, name, rustix::fs::CWD, &undo) == Err(Errno::XDEV)
         && let Ok((source, _)) = host.base.open_file(temp)
         && let Ok(kept) = std::fs::File::create(&undo)
-        && crate::content::copy_bytes(&source, &kept).is_ok()
+        && bytes::copy(&source, &kept).is_ok()
     {
         remove(host, temp, Some(aside));
     }
@@ -289,12 +288,18 @@ impl State {
             }
             Entry::Committed { path } => {
                 let version = self.tree(tree)?.base.version(path)?;
-                if version.is_some() && self.walk(tree, path)?.is_none() && !path.is_empty() {
+                let there = self.walk(tree, path)?;
+                if version.is_some() && there.is_none() && !path.is_empty() {
                     let (parent, name) = self.replay_place(tree, path)?;
                     let ino = self.adopt(tree, path)?;
                     self.attach(parent, name, ino)?;
                 }
-                self.committed(tree, path, version, None, true)?;
+                // The process may have ended before it knew that the agent went on writing.
+                let seen = match there {
+                    Some(ino) if self.differs(tree, path, ino)? => Some((ino, u64::MAX)),
+                    _ => None,
+                };
+                self.committed(tree, path, version, seen, true)?;
             }
             Entry::Reverted { path } => {
                 self.revert(tree, path)?;
@@ -307,6 +312,17 @@ impl State {
     fn replay_place<'a>(&mut self, tree: usize, path: &'a [u8]) -> Result<(Ino, &'a [u8])> {
         let (above, name) = split(path).ok_or(Errno::INVAL)?;
         Ok((self.ensure_dir(tree, above)?, name))
+    }
+
+    /// Whether a node's staged content is there and is not what the host has at a path.
+    fn differs(&self, tree: usize, path: &[u8], ino: Ino) -> Result<bool> {
+        let tree = self.tree(tree)?;
+        let Some(staged) = self.node(ino)?.data.and_then(|id| tree.upper.open_data(id).ok()) else {
+            return Ok(false);
+        };
+        let Ok((committed, _)) = tree.base.open_file(path) else { return Ok(false) };
+        let digest = |file| digest(file).map_err(|e| bytes::errno(&e));
+        Ok(digest(&staged)? != digest(&committed)?)
     }
 
     /// Size and times of staged content, from its file.

@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use crate::attr::{Kind, Time, Version};
 use crate::base::Base;
 use crate::delta::{Content, Delta, New};
-use crate::labels::digest;
+use crate::bytes::{self, digest};
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
 use crate::tree::{Ino, State};
@@ -260,7 +260,7 @@ fn base_digest(base: &Base, path: &[u8], seen: &Version) -> Option<[u8; 32]> {
 fn digest_of(file: &std::fs::File) -> Result<[u8; 32]> {
     digest(file)
         .map(|d| d.0)
-        .map_err(|e| crate::content::errno(&e))
+        .map_err(|e| bytes::errno(&e))
 }
 
 fn descend_base(

@@ -10,13 +10,12 @@ use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Version};
 use crate::base::Base;
+use crate::listing::{Listing, Name, Slot};
 use crate::path::{Rel, components, join};
 use crate::upper::{Entry, Upper};
 
 /// Node number; also the inode number that the agent sees.
 pub(crate) type Ino = u64;
-/// A name in a directory.
-pub(crate) type Name = Arc<[u8]>;
 
 /// The directory that shows one name a tree.
 pub(crate) const ROOT: Ino = 1;
@@ -94,67 +93,6 @@ pub(crate) struct Node {
     pub(crate) copying: bool,
 }
 
-/// Names of a directory, read from the base once and kept from then on.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) loaded: bool,
-    names: HashMap<Name, Slot>,
-    order: BTreeMap<u64, Name>,
-    next_cookie: u64,
-}
-
-/// One name of a directory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
-    /// Position for `readdir`, never used again.
-    pub(crate) cookie: u64,
-    /// Kind, if known without asking the base.
-    pub(crate) kind: Option<Kind>,
-    /// The node, once it was needed.
-    pub(crate) ino: Option<Ino>,
-}
-
-impl Listing {
-    pub(crate) fn find(&self, name: &[u8]) -> Option<Slot> {
-        self.names.get(name).copied()
-    }
-
-    pub(crate) fn set(&mut self, name: &[u8], kind: Option<Kind>, ino: Option<Ino>) {
-        if let Some(slot) = self.names.get_mut(name) {
-            (slot.kind, slot.ino) = (kind, ino);
-            return;
-        }
-        self.next_cookie += 1;
-        let name: Name = name.into();
-        self.order.insert(self.next_cookie, Arc::clone(&name));
-        self.names.insert(
-            name,
-            Slot {
-                cookie: self.next_cookie,
-                kind,
-                ino,
-            },
-        );
-    }
-
-    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Slot> {
-        let slot = self.names.remove(name)?;
-        self.order.remove(&slot.cookie);
-        Some(slot)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Names after a position, in a stable order.
-    pub(crate) fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Name)> {
-        self.order
-            .range(cookie + 1..)
-            .map(|(cookie, name)| (*cookie, name))
-    }
-}
-
 impl Node {
     pub(crate) fn new(tree: usize, kind: Kind, attr: Attr) -> Self {
         Self {
@@ -190,10 +128,7 @@ impl State {
     pub(crate) fn new() -> Self {
         let mut nodes = HashMap::new();
         let mut root = Node::new(usize::MAX, Kind::Dir, Attr::fresh(0o755, 0, 0, 2));
-        root.dir = Some(Listing {
-            loaded: true,
-            ..Listing::default()
-        });
+        root.dir = Some(Listing::of_new());
         nodes.insert(ROOT, root);
         Self {
             trees: Vec::new(),

@@ -78,7 +78,8 @@ pub(crate) enum Entry {
 pub(crate) struct Upper {
     dir: PathBuf,
     data: OwnedFd,
-    journal: File,
+    /// None when it is only looked at.
+    journal: Option<File>,
 }
 
 /// What a later process needs to know about a tree.
@@ -105,8 +106,15 @@ impl Upper {
         Ok(Self {
             dir: dir.to_path_buf(),
             data,
-            journal,
+            journal: Some(journal),
         })
+    }
+
+    /// Looks at the directory of a session that may be running; nothing is written to it.
+    pub(crate) fn look_at(dir: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
+        Ok(Self { dir: dir.to_path_buf(), data, journal: None })
     }
 
     /// Writes down which tree it belongs to.
@@ -127,6 +135,7 @@ impl Upper {
 
     /// Appends a record. It survives the end of this process when this returns.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), Errno> {
+        let Some(mut journal) = self.journal.as_ref() else { return Ok(()) };
         let body = postcard::to_stdvec(entry).map_err(|_| Errno::IO)?;
         let mut record = Vec::with_capacity(body.len() + 8);
         record.extend_from_slice(
@@ -136,14 +145,14 @@ impl Upper {
         );
         record.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
         record.extend_from_slice(&body);
-        (&self.journal)
+        journal
             .write_all(&record)
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
     }
 
     /// Makes the records so far survive a power cut.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.journal.sync_data()
+        self.journal.as_ref().map_or(Ok(()), File::sync_data)
     }
 
     pub(crate) fn create_data(&self, id: u64) -> Result<File, Errno> {
@@ -163,6 +172,9 @@ impl Upper {
 
     /// Removes a content; open handles keep it.
     pub(crate) fn remove_data(&self, id: u64) {
+        if self.journal.is_none() {
+            return;
+        }
         // What is left over is found and removed when the session is cleared away.
         let _ = rustix::fs::unlinkat(&self.data, name(id), AtFlags::empty());
     }

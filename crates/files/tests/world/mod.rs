@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use files::{Options, Serving, TreeSpec, Trees};
 use kernel::policy::{
-    ExecutesRule, Glob, NoRules, Policy, Rules, SensitiveRule, SourcePattern, SourceRule,
+    ExecutesRule, Glob, Policy, Rules, SensitiveRule, SourcePattern, SourceRule,
 };
 use kernel::{Channel, Effect, Kind, KindSet, Level, Refusal};
 use monitor::session::{Parts, SystemChance};

@@ -1,0 +1,417 @@
+//! From settled changes to effects: proposed, and then carried out, kept, or taken back. What is
+//! held comes back here as a verdict.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kernel::{EventId, HoldId, Notice, Refusal};
+use monitor::{Held, Outcome};
+use serde::{Deserialize, Serialize};
+use store::{Lease, Parked};
+
+use crate::attr::{Kind, Version};
+use crate::commit::CommitError;
+use crate::delta::{Content, Delta};
+use crate::outcome::Stale;
+use crate::path::{self, Rel, below, split};
+use crate::settle::{Pending, delta_at, due, order};
+use crate::tree::Ino;
+use crate::trees::Trees;
+
+/// A hold of ours.
+pub(crate) struct Open {
+    pub(crate) hold: HoldId,
+    pub(crate) pending: Pending,
+}
+
+/// What is recorded with a hold, enough to carry it out later.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    tree: String,
+    path: String,
+    operation: String,
+    kind: String,
+    /// The delta in full, in the journal's encoding, hexadecimal.
+    exact: String,
+}
+
+impl Note {
+    fn of(delta: &Delta) -> Result<String, String> {
+        let exact = postcard::to_stdvec(delta).map_err(|e| e.to_string())?;
+        let note = Self {
+            tree: delta.tree.clone(),
+            path: path::text(&delta.path),
+            operation: kernel::Operation::File(delta.operation()).name().to_string(),
+            kind: delta.new.as_ref().map_or("none", |new| new.kind.name()).to_string(),
+            exact: hex::encode(exact),
+        };
+        serde_json::to_string(&note).map_err(|e| e.to_string())
+    }
+
+    /// The delta that a hold speaks of.
+    fn read(text: &str) -> Result<Delta, String> {
+        let note: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let exact = hex::decode(&note.exact).map_err(|e| e.to_string())?;
+        postcard::from_bytes(&exact).map_err(|e| e.to_string())
+    }
+}
+
+impl Trees {
+    pub(crate) fn settle_until_stopped(&self) {
+        const TICK_MAX: Duration = Duration::from_secs(1);
+        let tick = (self.quiet / 3).clamp(Duration::from_millis(5), TICK_MAX);
+        loop {
+            let mut asleep = self.sleep.0.lock();
+            if self.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            self.sleep.1.wait_for(&mut asleep, tick);
+            drop(asleep);
+            if self.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            self.pass(false);
+        }
+    }
+
+    /// Takes up the holds that an earlier process left in the log.
+    pub(crate) fn remember_holds(&self) {
+        for held in self.session.held() {
+            if held.effect.channel != kernel::Channel::File {
+                continue;
+            }
+            let Ok(delta) = Note::read(&held.parked.note) else { continue };
+            let Some(tree) = self.index(&delta.tree) else { continue };
+            let now = delta_at(&self.overlay, tree, &delta.path).ok().flatten();
+            let node = now.filter(|now| now.delta.same(&delta)).and_then(|now| now.node);
+            let key = (tree, delta.path.clone());
+            let pending = Pending::again(tree, delta, node);
+            self.holds.lock().insert(key, Open { hold: held.hold, pending });
+        }
+    }
+
+    /// One round: what has come to rest is decided, and what is released is carried out.
+    pub(crate) fn pass(&self, force: bool) {
+        let _pass = self.pass.lock();
+        let paths = match due(&self.overlay, self.quiet, force) {
+            Ok(paths) => paths,
+            Err(error) => {
+                tracing::warn!("cannot tell what changed: {error}");
+                return;
+            }
+        };
+        let mut pending = Vec::new();
+        for (tree, path) in paths {
+            match delta_at(&self.overlay, tree, &path) {
+                Ok(Some(found)) => pending.push(found),
+                Ok(None) => self.withdraw(tree, &path),
+                Err(error) => {
+                    tracing::warn!("cannot tell what changed at {}: {error}", path::text(&path));
+                    self.overlay.lock().touch(tree, path, false);
+                }
+            }
+        }
+        if !pending.is_empty() {
+            order(&mut pending);
+            self.decide(pending);
+        }
+    }
+
+    fn decide(&self, pending: Vec<Pending>) {
+        let mut released: Vec<(Pending, Lease)> = Vec::new();
+        let mut refused: HashSet<(usize, Rel)> = HashSet::new();
+        for found in pending {
+            if !self.is_current(&found) {
+                self.overlay
+                    .lock()
+                    .touch(found.tree, found.delta.path.clone(), false);
+                continue;
+            }
+            let key = (found.tree, found.delta.path.clone());
+            let known = self
+                .holds
+                .lock()
+                .get(&key)
+                .map(|open| open.pending.delta.same(&found.delta));
+            match known {
+                Some(true) => continue,
+                Some(false) => self.withdraw(found.tree, &found.delta.path),
+                None => {}
+            }
+            if found.delta.new.is_none() && refused.contains(&key) {
+                // What was to move away from here was refused: it stays here.
+                self.revert(found.tree, &found.delta.path);
+                continue;
+            }
+            let effect = found.delta.effect(self.builds_on(&found));
+            let note = match Note::of(&found.delta) {
+                Ok(note) => note,
+                Err(error) => {
+                    tracing::warn!("{}: {error}", path::text(&found.delta.path));
+                    continue;
+                }
+            };
+            let parked = Parked { note, blob: None };
+            let mut on_hold = |held: &Held| {
+                let open = Open {
+                    hold: held.hold,
+                    pending: found.clone(),
+                };
+                self.holds.lock().insert(key.clone(), open);
+            };
+            let outcome = if self.in_doubt.load(Ordering::Acquire) {
+                self.session.propose_in_doubt(effect, parked, &mut on_hold)
+            } else {
+                self.session.propose(effect, parked, &mut on_hold)
+            };
+            match outcome {
+                Outcome::Released(lease) => released.push((found, lease)),
+                Outcome::Held(_) => {}
+                Outcome::Refused { .. } => {
+                    if let Some(origin) = &found.origin {
+                        refused.insert((found.tree, origin.clone()));
+                    }
+                    self.revert(found.tree, &found.delta.path);
+                }
+            }
+        }
+        self.carry_out(released);
+    }
+
+    /// Holds that a delta builds on: its directory, what has to leave its directory first, what
+    /// was moved away from its place.
+    fn builds_on(&self, found: &Pending) -> Vec<HoldId> {
+        let path = &found.delta.path;
+        self.holds
+            .lock()
+            .iter()
+            .filter(|((tree, other), open)| {
+                let removal = found.delta.new.is_none();
+                let contents_of = |p: &Delta| p.base.as_ref().is_some_and(|b| b.kind == Kind::Dir);
+                *tree == found.tree
+                    && other != path
+                    && ((below(path, other) && open.pending.delta.new.is_some())
+                        || (below(other, path)
+                            && contents_of(&found.delta)
+                            && found.delta.new.as_ref().is_none_or(|n| n.kind != Kind::Dir))
+                        || (removal && open.pending.origin.as_ref() == Some(path)))
+            })
+            .map(|(_, open)| open.hold)
+            .collect()
+    }
+
+    /// Carries out what was released: one intent record and one directory sync for many.
+    fn carry_out(&self, released: Vec<(Pending, Lease)>) {
+        if released.is_empty() {
+            return;
+        }
+        let mut results: Vec<(
+            Pending,
+            EventId,
+            Result<Option<Version>, CommitError>,
+        )> = Vec::new();
+        let mut ready = Vec::new();
+        for (found, lease) in released {
+            let Some(host) = self.hosts.get(found.tree) else {
+                continue;
+            };
+            match host.intend(lease.event().0, &found.delta) {
+                Ok(()) => ready.push((found, lease)),
+                Err(error) => results.push((found, lease.event(), Err(error))),
+            }
+        }
+        // The permits were recorded one by one and become durable here, all together.
+        if let Err(error) = self.session.sync() {
+            tracing::warn!("{error}");
+        }
+        for host in &self.hosts {
+            if let Err(error) = host.upper.sync() {
+                tracing::warn!("the intents are not durable: {error}");
+            }
+        }
+        let mut dirs: BTreeSet<(usize, Rel)> = BTreeSet::new();
+        // What could not be moved to its new place is not removed from its old one.
+        let mut stays: HashSet<(usize, Rel)> = HashSet::new();
+        for (found, lease) in ready {
+            let Some(host) = self.hosts.get(found.tree) else {
+                continue;
+            };
+            let event = lease.event();
+            let key = (found.tree, found.delta.path.clone());
+            let result = if found.delta.new.is_none() && stays.contains(&key) {
+                Err(CommitError::Moved(path::text(&found.delta.path)))
+            } else {
+                host.carry_out(event.0, &found.delta)
+            };
+            if let (Err(_), Some(origin)) = (&result, &found.origin) {
+                stays.insert((found.tree, origin.clone()));
+            }
+            if result.is_ok() {
+                let parent = split(&found.delta.path).map(|(parent, _)| parent.to_vec());
+                dirs.insert((found.tree, parent.unwrap_or_default()));
+            }
+            drop(lease);
+            results.push((found, event, result));
+        }
+        for (tree, dir) in dirs {
+            if let Some(Err(error)) = self.hosts.get(tree).map(|host| host.sync_dir(&dir)) {
+                tracing::warn!("{error}");
+            }
+        }
+        for (found, event, result) in results {
+            let told = self.conclude(&found, event, result);
+            self.session.done(event, told);
+        }
+    }
+
+    /// Brings view and journal in line with what became of a delta; says it for people.
+    fn conclude(
+        &self,
+        found: &Pending,
+        event: EventId,
+        result: Result<Option<Version>, CommitError>,
+    ) -> Result<String, String> {
+        let delta = &found.delta;
+        let Some(host) = self.hosts.get(found.tree) else {
+            return Err("its tree is not open".to_string());
+        };
+        match result {
+            Ok(version) => {
+                let mut state = self.overlay.lock();
+                // Only bytes that the agent wrote are no news to it.
+                let written =
+                    delta.new.as_ref().is_some_and(|new| matches!(new.content, Content::Data(_)));
+                let kept =
+                    state.committed(found.tree, &delta.path, version, found.node, written);
+                drop(state);
+                if let Err(error) = kept {
+                    tracing::warn!("{}: {error}", path::text(&delta.path));
+                }
+                host.finished(event.0, true, "");
+                Ok(match &delta.new {
+                    Some(new) if new.kind == Kind::File => format!("{} bytes written", new.size),
+                    Some(new) => format!("{} written", new.kind.name()),
+                    None => "removed".to_string(),
+                })
+            }
+            Err(CommitError::Stopped(step)) => Err(format!("stopped at step `{step}`")),
+            Err(error) => {
+                host.finished(event.0, false, &error.to_string());
+                let mut text = error.to_string();
+                match &error {
+                    CommitError::Changed(_) => {
+                        self.overlay
+                            .lock()
+                            .touch(found.tree, delta.path.clone(), false);
+                    }
+                    _ => {
+                        if let Some(kept) = host.keep_aside(delta) {
+                            text.push_str(&format!(
+                                "; the agent's version is kept in `{}`",
+                                kept.display()
+                            ));
+                        }
+                    }
+                }
+                Err(text)
+            }
+        }
+    }
+
+    fn is_current(&self, found: &Pending) -> bool {
+        let mut state = self.overlay.lock();
+        match (state.walk(found.tree, &found.delta.path), found.node) {
+            (Ok(Some(ino)), Some((then, changes))) => {
+                ino == then && state.node(ino).is_ok_and(|n| n.changes == changes)
+            }
+            (Ok(None), None) => true,
+            _ => false,
+        }
+    }
+
+    fn withdraw(&self, tree: usize, path: &Rel) {
+        let open = self.holds.lock().remove(&(tree, path.clone()));
+        if let Some(open) = open {
+            self.session.withdraw(open.hold);
+        }
+    }
+
+    fn revert(&self, tree: usize, path: &Rel) {
+        let stale = self.overlay.lock().revert(tree, path);
+        match stale {
+            Ok(stale) => self.tell_kernel(stale),
+            Err(error) => tracing::warn!("cannot take back {}: {error}", path::text(path)),
+        }
+    }
+
+    fn tell_kernel(&self, stale: Vec<Stale>) {
+        let Some(notifier) = self.notifier.lock().clone() else {
+            return;
+        };
+        for what in stale {
+            let told = match &what {
+                Stale::Name(parent, name) => {
+                    let name = std::os::unix::ffi::OsStrExt::from_bytes(name.as_slice());
+                    notifier.inval_entry(ino(*parent), name)
+                }
+                Stale::Node(node) => notifier.inval_inode(ino(*node), 0, 0),
+            };
+            if let Err(error) = told {
+                tracing::debug!("{what:?}: {error}");
+            }
+        }
+    }
+}
+
+impl monitor::Channel for Trees {
+    fn commit(&self, held: &Held, lease: Lease) -> Result<String, String> {
+        let _pass = self.pass.lock();
+        let delta = Note::read(&held.parked.note)
+            .map_err(|e| format!("what was held cannot be read: {e}"))?;
+        let tree = self
+            .index(&delta.tree)
+            .ok_or_else(|| format!("there is no tree `{}`", delta.tree))?;
+        let exact = delta.effect(held.effect.saw.clone());
+        if lease.manifest() != held.manifest
+            || exact.payload != held.effect.payload
+            || exact.base != held.effect.base
+            || exact.fields != held.effect.fields
+            || exact.object != held.effect.object
+            || exact.operation != held.effect.operation
+        {
+            return Err("what was held is not what was approved; nothing was written".to_string());
+        }
+        let event = lease.event();
+        let open = self.holds.lock().remove(&(tree, delta.path.clone()));
+        let node = match open {
+            Some(open) if open.hold == held.hold => open.pending.node,
+            _ => None,
+        };
+        let host = self.hosts.get(tree).ok_or("its tree is not open")?;
+        let result = host.intend(event.0, &delta).and_then(|()| {
+            host.upper.sync().map_err(|e| CommitError::Failed {
+                what: "note the intent to change",
+                path: path::text(&delta.path),
+                errno: e.to_string(),
+            })?;
+            let version = host.carry_out(event.0, &delta)?;
+            host.sync_dir(split(&delta.path).map_or(&b""[..], |(parent, _)| parent))?;
+            Ok(version)
+        });
+        drop(lease);
+        self.conclude(&Pending::again(tree, delta, node), event, result)
+    }
+
+    fn abort(&self, held: &Held, _refusal: &Refusal, _notice: &Notice) {
+        let _pass = self.pass.lock();
+        let Ok(delta) = Note::read(&held.parked.note) else { return };
+        let Some(tree) = self.index(&delta.tree) else { return };
+        self.holds.lock().remove(&(tree, delta.path.clone()));
+        self.revert(tree, &delta.path);
+    }
+}
+
+fn ino(number: Ino) -> fuser::INodeNo {
+    fuser::INodeNo(number)
+}
