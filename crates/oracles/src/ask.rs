@@ -45,7 +45,10 @@ enum Terminal {
 impl Ask {
     /// Asks at the terminal of this process; keeps everything when there is none.
     pub fn at_the_terminal(explain: Arc<dyn Explain>) -> Self {
-        Self { terminal: Terminal::Own, explain }
+        Self {
+            terminal: Terminal::Own,
+            explain,
+        }
     }
 
     /// Asks through these.
@@ -54,7 +57,10 @@ impl Ask {
         writer: Box<dyn Write + Send>,
         explain: Arc<dyn Explain>,
     ) -> Self {
-        Self { terminal: Terminal::Given(Mutex::new((reader, writer))), explain }
+        Self {
+            terminal: Terminal::Given(Mutex::new((reader, writer))),
+            explain,
+        }
     }
 }
 
@@ -66,7 +72,8 @@ impl Oracle for Ask {
     fn judge(&self, view: &View) -> Judgement {
         match &self.terminal {
             Terminal::Own => {
-                let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+                let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty")
+                else {
                     return Judgement::Keep("there is no terminal to ask at".to_string());
                 };
                 if !rustix::termios::isatty(&terminal) {
@@ -108,7 +115,12 @@ impl Ask {
                 Some((verdict, reason)) => (Some(*verdict), reason.clone()),
                 None => (None, "left for later".to_string()),
             };
-            Answer { hold: hold.hold, manifest: hold.manifest, verdict, reason }
+            Answer {
+                hold: hold.hold,
+                manifest: hold.manifest,
+                verdict,
+                reason,
+            }
         });
         Judgement::Answers(answers.collect())
     }
@@ -134,12 +146,19 @@ impl Talk<'_> {
     fn all(&mut self) -> io::Result<()> {
         let groups = groups(self.view);
         let n = self.view.holds.len();
-        let effects = if n == 1 { "1 effect is held" } else { &format!("{n} effects are held") };
+        let effects = if n == 1 {
+            "1 effect is held"
+        } else {
+            &format!("{n} effects are held")
+        };
         let kinds = match groups.len() {
             1 => String::new(),
             kinds => format!(", of {kinds} kinds"),
         };
-        writeln!(self.writer, "\n{effects}{kinds}. Nothing of it has happened yet.")?;
+        writeln!(
+            self.writer,
+            "\n{effects}{kinds}. Nothing of it has happened yet."
+        )?;
         for line in &self.view.task {
             writeln!(self.writer, "  your task: {}", foreign(line))?;
         }
@@ -192,33 +211,62 @@ impl Talk<'_> {
     /// What it is, where its steering values came from, what it carries.
     fn hold(&mut self, hold: &ViewHold) -> io::Result<()> {
         for reason in &hold.reasons {
-            writeln!(self.writer, "    why held   {}", foreign(&reason.to_string()))?;
+            writeln!(
+                self.writer,
+                "    why held   {}",
+                foreign(&reason.to_string())
+            )?;
         }
         if let Some((level, origins)) = &hold.carries {
             let from: Vec<String> = origins.iter().map(|o| foreign(&o.to_string())).collect();
-            let from = if from.is_empty() { String::new() } else { format!(", from {}", from.join(", ")) };
+            let from = if from.is_empty() {
+                String::new()
+            } else {
+                format!(", from {}", from.join(", "))
+            };
             writeln!(self.writer, "    carries    {level} content{from}")?;
         }
         for gated in &hold.effect.gated {
-            writeln!(self.writer, "    {:<10} {}", foreign(&gated.field), foreign(&gated.value))?;
+            writeln!(
+                self.writer,
+                "    {:<10} {}",
+                foreign(&gated.field),
+                foreign(&gated.value)
+            )?;
         }
         if !hold.effect.about.is_empty() {
-            writeln!(self.writer, "    content    {}", foreign(&hold.effect.about))?;
+            writeln!(
+                self.writer,
+                "    content    {}",
+                foreign(&hold.effect.about)
+            )?;
         }
         let lines: Vec<&str> = hold.excerpt.lines().collect();
         for line in lines.iter().take(EXCERPT_LINES_MAX) {
             writeln!(self.writer, "    | {}", foreign(line))?;
         }
         if lines.len() > EXCERPT_LINES_MAX {
-            writeln!(self.writer, "    | and {} more lines (d shows them)", lines.len() - EXCERPT_LINES_MAX)?;
+            writeln!(
+                self.writer,
+                "    | and {} more lines (d shows them)",
+                lines.len() - EXCERPT_LINES_MAX
+            )?;
         }
         Ok(())
     }
 
     fn choose(&mut self, hold: &ViewHold, left: usize) -> io::Result<Choice> {
         loop {
-            let all = if left > 1 { format!(", a for all {left}") } else { String::new() };
-            write!(self.writer, "  release {}? y, n, d, w{all}, s, q, ? > ", hold.hold)?;
+            let all = if left > 1 {
+                format!(", a for all {left}")
+            } else {
+                String::new()
+            };
+            write!(
+                self.writer,
+                "  release {}? y, n, d, w{all}, s, q, ? > ",
+                hold.hold
+            )?;
             self.writer.flush()?;
             let line = self.line()?;
             let (key, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
@@ -238,18 +286,27 @@ impl Talk<'_> {
                 "q" | "quit" => return Ok(Choice::Quit),
                 "d" | "diff" => self.diff(hold)?,
                 "w" | "why" => self.why(hold)?,
-                "" => writeln!(self.writer, "    nothing was chosen, so nothing happens; ? tells the keys")?,
+                "" => writeln!(
+                    self.writer,
+                    "    nothing was chosen, so nothing happens; ? tells the keys"
+                )?,
                 _ => self.keys(left)?,
             }
         }
     }
 
     fn choose_all(&mut self, left: usize) -> io::Result<Option<Choice>> {
-        write!(self.writer, "  all {left} of this kind: y releases them, n refuses them > ")?;
+        write!(
+            self.writer,
+            "  all {left} of this kind: y releases them, n refuses them > "
+        )?;
         self.writer.flush()?;
         let line = self.line()?;
         Ok(match line.as_str() {
-            "y" | "yes" => Some(Choice::Rest(Verdict::Release, "released by you".to_string())),
+            "y" | "yes" => Some(Choice::Rest(
+                Verdict::Release,
+                "released by you".to_string(),
+            )),
             "n" | "no" => Some(Choice::Rest(Verdict::Refuse, "refused by you".to_string())),
             _ => {
                 writeln!(self.writer, "    nothing was chosen")?;
@@ -259,19 +316,40 @@ impl Talk<'_> {
     }
 
     fn keys(&mut self, left: usize) -> io::Result<()> {
-        writeln!(self.writer, "    y  release it; words after it are kept as your reason")?;
-        writeln!(self.writer, "    n  refuse it; the agent is told that it did not happen")?;
-        writeln!(self.writer, "    d  show all of what would be written or sent")?;
-        writeln!(self.writer, "    w  show where it came from and what led to it")?;
+        writeln!(
+            self.writer,
+            "    y  release it; words after it are kept as your reason"
+        )?;
+        writeln!(
+            self.writer,
+            "    n  refuse it; the agent is told that it did not happen"
+        )?;
+        writeln!(
+            self.writer,
+            "    d  show all of what would be written or sent"
+        )?;
+        writeln!(
+            self.writer,
+            "    w  show where it came from and what led to it"
+        )?;
         if left > 1 {
-            writeln!(self.writer, "    a  the same answer for all that are left of this kind")?;
+            writeln!(
+                self.writer,
+                "    a  the same answer for all that are left of this kind"
+            )?;
         }
         writeln!(self.writer, "    s  leave it for later (`kairos review`)")?;
-        writeln!(self.writer, "    q  leave this and everything after it for later")
+        writeln!(
+            self.writer,
+            "    q  leave this and everything after it for later"
+        )
     }
 
     fn diff(&mut self, hold: &ViewHold) -> io::Result<()> {
-        let text = self.explain.diff(hold.hold).unwrap_or_else(|| hold.excerpt.clone());
+        let text = self
+            .explain
+            .diff(hold.hold)
+            .unwrap_or_else(|| hold.excerpt.clone());
         if text.is_empty() {
             return writeln!(self.writer, "    there is no content to show");
         }
@@ -289,13 +367,19 @@ impl Talk<'_> {
         for reason in &hold.reasons {
             if let kernel::Reason::NotDerivable { field, origins, .. } = reason {
                 for origin in origins {
-                    writeln!(self.writer, "    {field} was met at {}", foreign(&origin.to_string()))?;
+                    writeln!(
+                        self.writer,
+                        "    {field} was met at {}",
+                        foreign(&origin.to_string())
+                    )?;
                 }
             }
         }
         for depends in &hold.depends {
             let known = self.view.holds.iter().find(|other| other.hold == *depends);
-            let is = known.map(what).unwrap_or_else(|| "not shown here".to_string());
+            let is = known
+                .map(what)
+                .unwrap_or_else(|| "not shown here".to_string());
             writeln!(self.writer, "    waits for {depends}: {is}")?;
         }
         writeln!(self.writer, "    manifest {}", hold.manifest.hex())?;
@@ -313,7 +397,10 @@ impl Talk<'_> {
         let count = |verdict| self.answers.values().filter(|(v, _)| *v == verdict).count();
         let (released, refused) = (count(Verdict::Release), count(Verdict::Refuse));
         let left = self.view.holds.len() - released - refused;
-        writeln!(self.writer, "\n{released} to be released, {refused} to be refused, {left} left for later.")
+        writeln!(
+            self.writer,
+            "\n{released} to be released, {refused} to be refused, {left} left for later."
+        )
     }
 
     /// A line without its end; an end of input is an error.
@@ -323,7 +410,10 @@ impl Talk<'_> {
         loop {
             let available = self.reader.fill_buf()?;
             if available.is_empty() {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input ended"));
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the input ended",
+                ));
             }
             let newline = available.iter().position(|byte| *byte == b'\n');
             let taken = newline.map_or(available.len(), |at| at + 1);
@@ -338,7 +428,11 @@ impl Talk<'_> {
 }
 
 fn what(hold: &ViewHold) -> String {
-    format!("{} {}", hold.effect.operation.name(), foreign(&hold.effect.object.to_string()))
+    format!(
+        "{} {}",
+        hold.effect.operation.name(),
+        foreign(&hold.effect.object.to_string())
+    )
 }
 
 /// Text of somebody else's making, on one line.

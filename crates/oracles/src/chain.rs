@@ -14,7 +14,9 @@ pub struct Chain {
 impl Chain {
     /// A chain of these.
     pub fn new(steps: Vec<Box<dyn Oracle>>) -> Self {
-        Self { steps: steps.into_iter().map(Arc::from).collect() }
+        Self {
+            steps: steps.into_iter().map(Arc::from).collect(),
+        }
     }
 }
 
@@ -60,12 +62,17 @@ impl Oracle for Chain {
                         .map(|answer| answer.hold)
                         .collect();
                     let is_decided = |hold: HoldId| {
-                        decided.iter().any(|answer| answer.hold == hold && answer.verdict.is_some())
+                        decided
+                            .iter()
+                            .any(|answer| answer.hold == hold && answer.verdict.is_some())
                     };
-                    open.holds.retain(|hold| {
-                        goes_on.contains(&hold.hold) && !is_decided(hold.hold)
-                    });
-                    answers.extend(decided.into_iter().filter(|answer| answer.verdict.is_some()));
+                    open.holds
+                        .retain(|hold| goes_on.contains(&hold.hold) && !is_decided(hold.hold));
+                    answers.extend(
+                        decided
+                            .into_iter()
+                            .filter(|answer| answer.verdict.is_some()),
+                    );
                     kept = "every oracle of the chain kept it".to_string();
                 }
             }

@@ -45,7 +45,9 @@ impl Command {
         let input = serde_json::to_vec(&wire::view(view, &self.policy))
             .map_err(|error| format!("the view could not be written: {error}"))?;
         let start = Instant::now();
-        let end = start.checked_add(self.deadline).unwrap_or(start + Duration::from_secs(365 * 86_400));
+        let end = start
+            .checked_add(self.deadline)
+            .unwrap_or(start + Duration::from_secs(365 * 86_400));
         let mut child = Running::start(&self.program, &self.arguments)?;
         let mut pipes = child.pipes(input)?;
         let answer = pipes.answer(end).ok_or_else(|| self.late())?;
@@ -64,7 +66,10 @@ impl Command {
     }
 
     fn late(&self) -> String {
-        format!("it did not answer within {} s and was stopped", self.deadline.as_secs())
+        format!(
+            "it did not answer within {} s and was stopped",
+            self.deadline.as_secs()
+        )
     }
 }
 
@@ -161,11 +166,16 @@ struct Pipes {
 
 impl Pipes {
     fn answer(&mut self, end: Instant) -> Option<Result<String, String>> {
-        self.answer.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
+        self.answer
+            .recv_timeout(end.saturating_duration_since(Instant::now()))
+            .ok()
     }
 
     fn complaint(&mut self) -> Option<String> {
-        let text = self.complaint.recv_timeout(Duration::from_millis(200)).ok()?;
+        let text = self
+            .complaint
+            .recv_timeout(Duration::from_millis(200))
+            .ok()?;
         (!text.trim().is_empty()).then(|| shortened(text.trim(), 1000))
     }
 }
@@ -176,7 +186,10 @@ fn read_text(pipe: impl Read) -> Result<String, String> {
         .read_to_end(&mut bytes)
         .map_err(|error| format!("its answer could not be read: {error}"))?;
     if bytes.len() as u64 > ANSWER_BYTES_MAX {
-        return Err(format!("its answer is longer than {} MiB", ANSWER_BYTES_MAX >> 20));
+        return Err(format!(
+            "its answer is longer than {} MiB",
+            ANSWER_BYTES_MAX >> 20
+        ));
     }
     String::from_utf8(bytes).map_err(|_| "its answer is not UTF-8 text".to_string())
 }
@@ -185,7 +198,10 @@ fn read_text(pipe: impl Read) -> Result<String, String> {
 /// not blocked.
 fn read_start(mut pipe: impl Read) -> String {
     let mut bytes = Vec::new();
-    let _ = pipe.by_ref().take(COMPLAINT_BYTES_MAX).read_to_end(&mut bytes);
+    let _ = pipe
+        .by_ref()
+        .take(COMPLAINT_BYTES_MAX)
+        .read_to_end(&mut bytes);
     let _ = std::io::copy(&mut pipe, &mut std::io::sink());
     String::from_utf8_lossy(&bytes).into_owned()
 }

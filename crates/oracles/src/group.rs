@@ -24,7 +24,10 @@ pub(crate) fn groups(view: &View) -> Vec<Group<'_>> {
         let key = key(hold);
         match groups.iter_mut().find(|group| group.key == key) {
             Some(group) => group.holds.push(hold),
-            None => groups.push(Group { key, holds: vec![hold] }),
+            None => groups.push(Group {
+                key,
+                holds: vec![hold],
+            }),
         }
     }
     groups
@@ -33,7 +36,9 @@ pub(crate) fn groups(view: &View) -> Vec<Group<'_>> {
 fn key(hold: &ViewHold) -> Key {
     let place = match &hold.effect.object {
         Object::Location { tree, .. } => tree.clone(),
-        Object::Party { scheme, host, port, .. } => format!("{scheme}://{host}:{port}"),
+        Object::Party {
+            scheme, host, port, ..
+        } => format!("{scheme}://{host}:{port}"),
         Object::Tool { name } => name.clone(),
     };
     let carries = match &hold.carries {
@@ -54,8 +59,16 @@ fn key(hold: &ViewHold) -> Key {
 /// A reason without what differs from hold to hold of one kind.
 fn kind(reason: &Reason) -> Option<String> {
     Some(match reason {
-        Reason::NotDerivable { field, kind, origins, .. } => {
-            let source = origins.first().map(|origin| origin.source.to_string()).unwrap_or_default();
+        Reason::NotDerivable {
+            field,
+            kind,
+            origins,
+            ..
+        } => {
+            let source = origins
+                .first()
+                .map(|origin| origin.source.to_string())
+                .unwrap_or_default();
             format!("{field} {} {source}", kind.name())
         }
         Reason::NotForOperation { party, .. } => format!("not for {party}"),

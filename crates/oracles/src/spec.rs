@@ -58,7 +58,9 @@ pub fn parse(spec: &str) -> Result<OracleSpec, String> {
         steps.push(one(spec, step)?);
     }
     match steps.len() {
-        1 => steps.pop().ok_or_else(|| format!("`{spec}` is no oracle; {WORDS}")),
+        1 => steps
+            .pop()
+            .ok_or_else(|| format!("`{spec}` is no oracle; {WORDS}")),
         _ => Ok(OracleSpec::Chain(steps)),
     }
 }
@@ -73,7 +75,9 @@ fn one(spec: &str, words: &[String]) -> Result<OracleSpec, String> {
     };
     let plain = |oracle: OracleSpec| match arguments.first() {
         None => Ok(oracle),
-        Some(word) => Err(format!("`{name}` takes no arguments, and `{word}` follows it; {WORDS}")),
+        Some(word) => Err(format!(
+            "`{name}` takes no arguments, and `{word}` follows it; {WORDS}"
+        )),
     };
     match name.as_str() {
         "ask" => plain(OracleSpec::Ask),
@@ -96,7 +100,9 @@ impl fmt::Display for OracleSpec {
             Self::Deny => f.write_str("deny"),
             Self::Command { program, arguments } => {
                 write!(f, "command:{}", quoted(program))?;
-                arguments.iter().try_for_each(|argument| write!(f, " {}", quoted(argument)))
+                arguments
+                    .iter()
+                    .try_for_each(|argument| write!(f, " {}", quoted(argument)))
             }
             Self::Chain(steps) => {
                 for (index, step) in steps.iter().enumerate() {
@@ -155,14 +161,17 @@ fn find(program: &str, path: Option<&std::ffi::OsStr>) -> Result<PathBuf, String
         let path = Path::new(program);
         return match std::fs::metadata(path) {
             Ok(kind) if kind.is_file() && is_executable(path) => Ok(path.to_path_buf()),
-            Ok(kind) if kind.is_file() => {
-                Err(format!("the oracle `{program}` cannot be executed; `chmod +x` it"))
-            }
-            Ok(_) => Err(format!("the oracle `{program}` is not a file; name a program")),
+            Ok(kind) if kind.is_file() => Err(format!(
+                "the oracle `{program}` cannot be executed; `chmod +x` it"
+            )),
+            Ok(_) => Err(format!(
+                "the oracle `{program}` is not a file; name a program"
+            )),
             Err(error) => Err(format!("the oracle `{program}` cannot be found: {error}")),
         };
     }
-    let mut directories = std::env::split_paths(path.unwrap_or_default()).filter(|d| d.is_absolute());
+    let mut directories =
+        std::env::split_paths(path.unwrap_or_default()).filter(|d| d.is_absolute());
     directories
         .find_map(|directory| {
             let candidate = directory.join(program);

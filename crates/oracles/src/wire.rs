@@ -61,7 +61,12 @@ fn object(object: &Object) -> Value {
         Object::Location { tree, path } => {
             json!({ "kind": "location", "text": text, "tree": tree, "path": path })
         }
-        Object::Party { scheme, host, port, path } => json!({
+        Object::Party {
+            scheme,
+            host,
+            port,
+            path,
+        } => json!({
             "kind": "party", "text": text, "scheme": scheme, "host": host, "port": port, "path": path,
         }),
         Object::Tool { name } => json!({ "kind": "tool", "text": text, "name": name }),
@@ -71,15 +76,26 @@ fn object(object: &Object) -> Value {
 fn reason(reason: &Reason) -> Value {
     let text = reason.to_string();
     match reason {
-        Reason::UnknownParty(host) => json!({ "kind": "unknown-party", "text": text, "host": host }),
+        Reason::UnknownParty(host) => {
+            json!({ "kind": "unknown-party", "text": text, "host": host })
+        }
         Reason::NotForOperation { party, operation } => {
             json!({ "kind": "not-for-operation", "text": text, "party": party, "operation": operation })
         }
-        Reason::NotDerivable { field, kind, value, origins } => json!({
+        Reason::NotDerivable {
+            field,
+            kind,
+            value,
+            origins,
+        } => json!({
             "kind": "not-derivable", "text": text, "field": field, "value_kind": kind.name(), "value": value,
             "origins": origins.iter().map(origin).collect::<Vec<_>>(),
         }),
-        Reason::Clearance { level, clearance, origins } => json!({
+        Reason::Clearance {
+            level,
+            clearance,
+            origins,
+        } => json!({
             "kind": "clearance", "text": text, "level": level.name(), "clearance": clearance.name(),
             "origins": origins.iter().map(origin).collect::<Vec<_>>(),
         }),
@@ -118,9 +134,15 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
     let mut answers: Vec<Answer> = Vec::new();
     let mut contradicted: BTreeSet<HoldId> = BTreeSet::new();
     for one in said.verdicts {
-        let asked = view.holds.iter().find(|hold| hold.hold.to_string() == one.hold);
+        let asked = view
+            .holds
+            .iter()
+            .find(|hold| hold.hold.to_string() == one.hold);
         let Some(asked) = asked else {
-            notes.push(format!("it answered for `{}`, about which it was not asked", shortened(&printable(&one.hold), 40)));
+            notes.push(format!(
+                "it answered for `{}`, about which it was not asked",
+                shortened(&printable(&one.hold), 40)
+            ));
             continue;
         };
         let mut answer = Answer {
@@ -129,12 +151,15 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
             verdict: one.verdict.into(),
             reason: said_reason(one.reason.as_deref()),
         };
-        if let Some(manifest) = &one.manifest {
-            if Digest::from_hex(manifest) != Some(asked.manifest) {
-                notes.push(format!("its answer for {} names another manifest", asked.hold));
-                answer.verdict = Some(Verdict::Refuse);
-                answer.reason = "the answer was for another action".to_string();
-            }
+        if let Some(manifest) = &one.manifest
+            && Digest::from_hex(manifest) != Some(asked.manifest)
+        {
+            notes.push(format!(
+                "its answer for {} names another manifest",
+                asked.hold
+            ));
+            answer.verdict = Some(Verdict::Refuse);
+            answer.reason = "the answer was for another action".to_string();
         }
         match answers.iter().find(|known| known.hold == answer.hold) {
             None => answers.push(answer),
@@ -142,12 +167,18 @@ pub fn verdicts(text: &str, view: &View) -> (Judgement, Vec<String>) {
                 notes.push(format!("it answered twice for {}", answer.hold));
             }
             Some(_) => {
-                notes.push(format!("its answers for {} contradict each other", answer.hold));
+                notes.push(format!(
+                    "its answers for {} contradict each other",
+                    answer.hold
+                ));
                 contradicted.insert(answer.hold);
             }
         }
     }
-    for answer in answers.iter_mut().filter(|answer| contradicted.contains(&answer.hold)) {
+    for answer in answers
+        .iter_mut()
+        .filter(|answer| contradicted.contains(&answer.hold))
+    {
         answer.verdict = Some(Verdict::Refuse);
         answer.reason = "it answered both ways".to_string();
     }

@@ -1,4 +1,11 @@
 //! One oracle after the other.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 mod support;
 
@@ -17,7 +24,12 @@ impl Oracle for Says {
     fn judge(&self, view: &View) -> Judgement {
         let answer = |hold: &monitor::ViewHold| {
             let (_, verdict) = self.0.iter().find(|(n, _)| *n == hold.hold.0)?;
-            Some(Answer { hold: hold.hold, manifest: hold.manifest, verdict: *verdict, reason: "so".to_string() })
+            Some(Answer {
+                hold: hold.hold,
+                manifest: hold.manifest,
+                verdict: *verdict,
+                reason: "so".to_string(),
+            })
         };
         Judgement::Answers(view.holds.iter().filter_map(answer).collect())
     }
@@ -42,7 +54,10 @@ fn outcome(steps: Vec<Box<dyn Oracle>>) -> Vec<(u64, Option<Verdict>)> {
     match Chain::new(steps).judge(&view) {
         Judgement::Answers(mut answers) => {
             answers.sort_by_key(|answer| answer.hold);
-            answers.into_iter().map(|answer| (answer.hold.0, answer.verdict)).collect()
+            answers
+                .into_iter()
+                .map(|answer| (answer.hold.0, answer.verdict))
+                .collect()
         }
         other => panic!("{other:?}"),
     }
@@ -51,7 +66,10 @@ fn outcome(steps: Vec<Box<dyn Oracle>>) -> Vec<(u64, Option<Verdict>)> {
 #[test]
 fn the_next_decides_what_is_kept() {
     let first = Says(vec![(1, YES), (2, None), (3, NO)]);
-    assert_eq!(outcome(vec![Box::new(first), Box::new(Says(vec![(2, YES)]))]), [(1, YES), (2, YES), (3, NO)]);
+    assert_eq!(
+        outcome(vec![Box::new(first), Box::new(Says(vec![(2, YES)]))]),
+        [(1, YES), (2, YES), (3, NO)]
+    );
 }
 
 #[test]
@@ -67,7 +85,10 @@ fn what_is_not_mentioned_does_not_go_on() {
 #[test]
 fn keeping_everything_asks_the_next_about_everything() {
     let keep = || Box::new(Ends(Judgement::Keep("nobody".to_string())));
-    assert_eq!(outcome(vec![keep(), Box::new(Deny)]), [(1, NO), (2, NO), (3, NO)]);
+    assert_eq!(
+        outcome(vec![keep(), Box::new(Deny)]),
+        [(1, NO), (2, NO), (3, NO)]
+    );
     let all = Chain::new(vec![keep(), keep()]).judge(&view(vec![post(1)]));
     assert!(matches!(all, Judgement::Keep(_)));
 }
@@ -81,5 +102,8 @@ fn a_failure_refuses_what_was_open_and_ends_the_chain() {
         Judgement::Failed(_)
     ));
     let first = Says(vec![(1, YES), (2, None), (3, None)]);
-    assert_eq!(outcome(vec![Box::new(first), failed()]), [(1, YES), (2, NO), (3, NO)]);
+    assert_eq!(
+        outcome(vec![Box::new(first), failed()]),
+        [(1, YES), (2, NO), (3, NO)]
+    );
 }

@@ -1,4 +1,11 @@
 //! The argument of `--oracle`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 mod support;
 
@@ -17,20 +24,38 @@ fn what_is_meant() {
         ("ask", OracleSpec::Ask),
         (" deny ", OracleSpec::Deny),
         ("command:./judge", command("./judge", &[])),
-        ("command:./judge --fast 'two words'", command("./judge", &["--fast", "two words"])),
+        (
+            "command:./judge --fast 'two words'",
+            command("./judge", &["--fast", "two words"]),
+        ),
         ("command:'/opt/my judge'", command("/opt/my judge", &[])),
-        ("command:judge then ask", OracleSpec::Chain(vec![command("judge", &[]), OracleSpec::Ask])),
+        (
+            "command:judge then ask",
+            OracleSpec::Chain(vec![command("judge", &[]), OracleSpec::Ask]),
+        ),
     ] {
         let spec = parse(text).unwrap();
         assert_eq!(spec, expect, "{text}");
-        assert_eq!(parse(&spec.to_string()).unwrap(), spec, "{text}: written and read again");
+        assert_eq!(
+            parse(&spec.to_string()).unwrap(),
+            spec,
+            "{text}: written and read again"
+        );
     }
 }
 
 #[test]
 fn mistakes_are_told() {
     let told: Vec<String> = [
-        "", "aks", "ask now", "command", "command:", "command:'x", "deny then", "then ask", "model:gpt",
+        "",
+        "aks",
+        "ask now",
+        "command",
+        "command:",
+        "command:'x",
+        "deny then",
+        "then ask",
+        "model:gpt",
     ]
     .iter()
     .map(|text| format!("{text:?}\n  {}", parse(text).unwrap_err()))
@@ -59,5 +84,10 @@ fn a_program_is_found_before_anything_runs() {
         error("deny then command:/no/such/oracle"),
     ];
     insta::assert_snapshot!(told.join("\n"));
-    assert_eq!(build(&parse("command:true").unwrap(), &setting).unwrap().name(), "command:true");
+    assert_eq!(
+        build(&parse("command:true").unwrap(), &setting)
+            .unwrap()
+            .name(),
+        "command:true"
+    );
 }

@@ -1,5 +1,12 @@
 //! The protocol of `command:` oracles: what it looks like, that it fits its published schema, and
 //! that no answer makes it fail.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 mod support;
 
@@ -17,7 +24,10 @@ fn the_view_as_a_program_reads_it() {
     let view = view(vec![with_recipient(post(7)), later]);
     let json = serde_json::to_string_pretty(&wire::view(&view, "task trusted")).unwrap();
     insta::assert_snapshot!(json);
-    assert!(!json.contains("untrusted"), "a model takes that word for a verdict");
+    assert!(
+        !json.contains("untrusted"),
+        "a model takes that word for a verdict"
+    );
 }
 
 #[test]
@@ -25,14 +35,19 @@ fn every_reason_has_a_kind_and_words() {
     let mut hold = post(7);
     hold.reasons = vec![
         Reason::UnknownParty("a.example".to_string()),
-        Reason::NotForOperation { party: "a".to_string(), operation: "DELETE".to_string() },
+        Reason::NotForOperation {
+            party: "a".to_string(),
+            operation: "DELETE".to_string(),
+        },
         Reason::NotDerivable {
             field: "path".to_string(),
             kind: Kind::Path,
             value: "x".to_string(),
             origins: vec![],
         },
-        Reason::ExecutesLater { place: "git hook".to_string() },
+        Reason::ExecutesLater {
+            place: "git hook".to_string(),
+        },
         Reason::After(vec![HoldId(1)]),
         Reason::Recovered,
     ];
@@ -49,21 +64,33 @@ fn every_reason_has_a_kind_and_words() {
 /// Holds of every shape that there is.
 fn every_shape() -> View {
     let mut tool = hook(3, "x");
-    tool.effect.object = Object::Tool { name: "mail".to_string() };
+    tool.effect.object = Object::Tool {
+        name: "mail".to_string(),
+    };
     let mut odd = post(4);
     odd.reasons = vec![
         Reason::UnknownParty("a.example".to_string()),
-        Reason::NotForOperation { party: "a".to_string(), operation: "DELETE".to_string() },
+        Reason::NotForOperation {
+            party: "a".to_string(),
+            operation: "DELETE".to_string(),
+        },
         Reason::Recovered,
         Reason::After(vec![HoldId(1)]),
     ];
-    view(vec![with_recipient(post(1)), hook(2, "Makefile"), tool, odd])
+    view(vec![
+        with_recipient(post(1)),
+        hook(2, "Makefile"),
+        tool,
+        odd,
+    ])
 }
 
 fn schema(text: &str) -> (boon::Schemas, boon::SchemaIndex) {
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();
-    compiler.add_resource("schema.json", serde_json::from_str(text).unwrap()).unwrap();
+    compiler
+        .add_resource("schema.json", serde_json::from_str(text).unwrap())
+        .unwrap();
     let index = compiler.compile("schema.json", &mut schemas).unwrap();
     (schemas, index)
 }
@@ -72,9 +99,14 @@ fn schema(text: &str) -> (boon::Schemas, boon::SchemaIndex) {
 fn the_view_fits_its_published_schema() {
     let (schemas, index) = schema(include_str!("../../../docs/oracle-view.schema.json"));
     let mut json = wire::view(&every_shape(), "");
-    schemas.validate(&json, index).unwrap_or_else(|error| panic!("{error:#}"));
+    schemas
+        .validate(&json, index)
+        .unwrap_or_else(|error| panic!("{error:#}"));
     json["holds"][0]["surprise"] = true.into();
-    assert!(schemas.validate(&json, index).is_err(), "the schema lets anything through");
+    assert!(
+        schemas.validate(&json, index).is_err(),
+        "the schema lets anything through"
+    );
 }
 
 #[test]
@@ -82,7 +114,10 @@ fn verdicts_that_fit_their_schema_are_understood() {
     let (schemas, index) = schema(include_str!("../../../docs/oracle-verdicts.schema.json"));
     for (text, fits) in [
         (r#"{"verdicts":[]}"#, true),
-        (r#"{"verdicts":[{"hold":"h1","verdict":"release","reason":"x","manifest":"y"}],"model":"z"}"#, true),
+        (
+            r#"{"verdicts":[{"hold":"h1","verdict":"release","reason":"x","manifest":"y"}],"model":"z"}"#,
+            true,
+        ),
         (r#"{"verdicts":[{"hold":"h1","verdict":"maybe"}]}"#, false),
         (r#"{"verdicts":[{"hold":"h1"}]}"#, false),
         (r#"{"verdicts":{}}"#, false),

@@ -52,7 +52,13 @@ impl Binder<'_> {
             speculation: self.sheet.speculation.unwrap_or_default(),
             limits: self.limits(),
         };
-        Bound { policy, upstreams, roots, credentials: self.credentials(), agent: self.agent() }
+        Bound {
+            policy,
+            upstreams,
+            roots,
+            credentials: self.credentials(),
+            agent: self.agent(),
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -78,7 +84,11 @@ impl Binder<'_> {
             }
             None => {
                 for known in &self.default.known {
-                    for word in known.state.iter().filter(|word| self.present.contains(&word.text)) {
+                    for word in known
+                        .state
+                        .iter()
+                        .filter(|word| self.present.contains(&word.text))
+                    {
                         if let Some(path) = self.home_path(word, "state") {
                             self.add_tree(&mut trees, word, &path);
                         }
@@ -99,7 +109,8 @@ impl Binder<'_> {
             );
             return;
         }
-        let overlaps = |tree: &&StateTree| tree.path.starts_with(path) || path.starts_with(&tree.path);
+        let overlaps =
+            |tree: &&StateTree| tree.path.starts_with(path) || path.starts_with(&tree.path);
         if let Some(other) = trees.iter().find(overlaps) {
             self.file.wrong_help(
                 word.span.clone(),
@@ -116,7 +127,12 @@ impl Binder<'_> {
                 .default
                 .known
                 .iter()
-                .find(|known| known.state.iter().any(|state| expand(&state.text, self.home) == path))
+                .find(|known| {
+                    known
+                        .state
+                        .iter()
+                        .any(|state| expand(&state.text, self.home) == path)
+                })
                 .map(|known| known.name.clone()),
         });
     }
@@ -127,16 +143,28 @@ impl Binder<'_> {
             Some(words) => words.iter().collect(),
             None => {
                 let known = self.default.known.iter().flat_map(|known| &known.seed);
-                self.default.agent.seed.iter().flatten().chain(known).collect()
+                self.default
+                    .agent
+                    .seed
+                    .iter()
+                    .flatten()
+                    .chain(known)
+                    .collect()
             }
         };
         let paths = |words: &[Word], key| -> Vec<PathBuf> {
-            words.iter().filter_map(|word| self.home_path(word, key)).collect()
+            words
+                .iter()
+                .filter_map(|word| self.home_path(word, key))
+                .collect()
         };
         AgentConfig {
             state: self.trees.clone(),
             state_named: mine.state.is_some(),
-            seed: seeds.into_iter().filter_map(|word| self.home_path(word, "seed")).collect(),
+            seed: seeds
+                .into_iter()
+                .filter_map(|word| self.home_path(word, "seed"))
+                .collect(),
             seed_named: mine.seed.is_some(),
             env: mine.env.iter().map(|word| word.text.clone()).collect(),
             expose: paths(&mine.expose, "expose"),
@@ -148,7 +176,10 @@ impl Binder<'_> {
     fn home_path(&self, word: &Word, key: &str) -> Option<PathBuf> {
         let path = expand(&word.text, self.home);
         let clean = path.components().all(|part| {
-            matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
+            matches!(
+                part,
+                std::path::Component::RootDir | std::path::Component::Normal(_)
+            )
         });
         if path.is_absolute() && clean && !word.text.contains('*') {
             return Some(path.components().collect());
@@ -171,7 +202,9 @@ impl Binder<'_> {
         };
         let mut places = Vec::new();
         for tree in &self.trees {
-            let Ok(root) = tree.path.strip_prefix(self.home) else { continue };
+            let Ok(root) = tree.path.strip_prefix(self.home) else {
+                continue;
+            };
             let root = root.to_string_lossy();
             if below_home == root || below_home.trim_end_matches("/**") == root {
                 places.push((tree.name.clone(), "**".to_string()));
@@ -200,10 +233,21 @@ impl Binder<'_> {
     }
 
     fn sources(&self) -> Vec<SourceRule> {
-        let task = self.sheet.task.or(self.default.task).unwrap_or(KindSet::NONE);
-        let workspace = self.sheet.workspace.or(self.default.workspace).unwrap_or(KindSet::NONE);
+        let task = self
+            .sheet
+            .task
+            .or(self.default.task)
+            .unwrap_or(KindSet::NONE);
+        let workspace = self
+            .sheet
+            .workspace
+            .or(self.default.workspace)
+            .unwrap_or(KindSet::NONE);
         let mut rules = vec![
-            SourceRule { of: SourcePattern::Task, trusted: task },
+            SourceRule {
+                of: SourcePattern::Task,
+                trusted: task,
+            },
             SourceRule {
                 of: SourcePattern::Location {
                     tree: WORKSPACE.to_string(),
@@ -215,14 +259,20 @@ impl Binder<'_> {
         // An agent's own records are its business; what runs later is held all the same.
         for tree in &self.trees {
             rules.push(SourceRule {
-                of: SourcePattern::Location { tree: tree.name.clone(), path: Glob("**".to_string()) },
+                of: SourcePattern::Location {
+                    tree: tree.name.clone(),
+                    path: Glob("**".to_string()),
+                },
                 trusted: KindSet::of(&[kernel::Kind::Path]),
             });
         }
         for entry in &self.sheet.sources {
             for of in &entry.of {
                 for of in self.source_patterns(of, WORKSPACE, &entry.except, false) {
-                    rules.push(SourceRule { of, trusted: entry.trusted });
+                    rules.push(SourceRule {
+                        of,
+                        trusted: entry.trusted,
+                    });
                 }
             }
         }
@@ -242,7 +292,10 @@ impl Binder<'_> {
             Of::Path(word) => self
                 .locate(word, elsewhere, shipped)
                 .into_iter()
-                .map(|(tree, path)| SourcePattern::Location { tree, path: glob(&path, except) })
+                .map(|(tree, path)| SourcePattern::Location {
+                    tree,
+                    path: glob(&path, except),
+                })
                 .collect(),
         }
     }
@@ -251,10 +304,16 @@ impl Binder<'_> {
         let shipped = self.default.sensitive.iter().map(|entry| (entry, true));
         let mine = self.sheet.sensitive.iter().map(|entry| (entry, false));
         let mut rules = Vec::new();
-        for (entry, shipped) in shipped.filter(|_| self.sheet.defaults.sensitive).chain(mine) {
+        for (entry, shipped) in shipped
+            .filter(|_| self.sheet.defaults.sensitive)
+            .chain(mine)
+        {
             for of in &entry.of {
                 for of in self.source_patterns(of, "*", &entry.except, shipped) {
-                    rules.push(SensitiveRule { of, level: entry.level });
+                    rules.push(SensitiveRule {
+                        of,
+                        level: entry.level,
+                    });
                 }
             }
         }
@@ -275,7 +334,11 @@ impl Binder<'_> {
         for entry in self.sheet.executes.iter().filter(|entry| entry.runs) {
             for word in &entry.paths {
                 for (tree, path) in self.locate(word, "", false) {
-                    let path = if tree.is_empty() { path } else { in_tree(&tree, &path) };
+                    let path = if tree.is_empty() {
+                        path
+                    } else {
+                        in_tree(&tree, &path)
+                    };
                     rules.push(ExecutesRule {
                         path: glob(&path, &entry.except),
                         place: entry.place.clone(),
@@ -287,7 +350,12 @@ impl Binder<'_> {
             (Some(groups), Some(group)) => groups.contains(group),
             _ => true,
         };
-        for entry in self.default.executes.iter().filter(|entry| in_force(&entry.group)) {
+        for entry in self
+            .default
+            .executes
+            .iter()
+            .filter(|entry| in_force(&entry.group))
+        {
             let except: Vec<Word> = entry.except.iter().chain(&spared).cloned().collect();
             for word in &entry.paths {
                 rules.push(ExecutesRule {
@@ -297,9 +365,16 @@ impl Binder<'_> {
             }
         }
         for tree in &self.trees {
-            let named: Vec<Word> =
-                self.default.state_except.iter().map(|word| in_tree_word(&tree.name, word)).collect();
-            let except: Vec<Word> = named.into_iter().chain(self.spared_in(tree, &spared)).collect();
+            let named: Vec<Word> = self
+                .default
+                .state_except
+                .iter()
+                .map(|word| in_tree_word(&tree.name, word))
+                .collect();
+            let except: Vec<Word> = named
+                .into_iter()
+                .chain(self.spared_in(tree, &spared))
+                .collect();
             for word in &self.default.state_executes {
                 rules.push(ExecutesRule {
                     path: glob(&in_tree(&tree.name, &word.text), &except),
@@ -318,15 +393,22 @@ impl Binder<'_> {
                 self.locate(word, "", false)
                     .into_iter()
                     .filter(|(name, _)| *name == tree.name)
-                    .map(|(name, path)| Word { text: in_tree(&name, &path), span: word.span.clone() })
+                    .map(|(name, path)| Word {
+                        text: in_tree(&name, &path),
+                        span: word.span.clone(),
+                    })
                     .collect::<Vec<_>>()
             })
             .collect()
     }
 
     fn groups(&self) -> Option<Vec<String>> {
-        let mut known: Vec<&str> =
-            self.default.executes.iter().filter_map(|entry| entry.group.as_deref()).collect();
+        let mut known: Vec<&str> = self
+            .default
+            .executes
+            .iter()
+            .filter_map(|entry| entry.group.as_deref())
+            .collect();
         known.sort_unstable();
         known.dedup();
         let chosen = self.sheet.defaults.executes.as_ref()?;
@@ -344,7 +426,10 @@ impl Binder<'_> {
 
     // Parties.
 
-    #[expect(clippy::type_complexity, reason = "three lists that are made in one pass")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "three lists that are made in one pass"
+    )]
     fn parties(&self) -> (Vec<Party>, Vec<UpstreamRule>, Vec<(Vec<HostPattern>, Word)>) {
         let mut parties = Vec::new();
         let mut upstreams = Vec::new();
@@ -367,17 +452,31 @@ impl Binder<'_> {
         if self.sheet.defaults.parties {
             parties.extend(self.default.parties.iter().map(|entry| self.party(entry)));
         }
-        roots.extend(self.sheet.roots.iter().map(|root| (Vec::new(), root.clone())));
+        roots.extend(
+            self.sheet
+                .roots
+                .iter()
+                .map(|root| (Vec::new(), root.clone())),
+        );
         // The first that matches counts: exact names before patterns, `*` last.
         parties.sort_by_key(|party| {
-            let widest = party.hosts.iter().map(|host| width(&host.0)).max().unwrap_or(0);
+            let widest = party
+                .hosts
+                .iter()
+                .map(|host| width(&host.0))
+                .max()
+                .unwrap_or(0);
             (widest, party.ports.is_empty())
         });
         (parties, upstreams, roots)
     }
 
     fn claim(&self, claimed: &mut BTreeMap<(String, u16), String>, entry: &PartyEntry) {
-        let ports: &[u16] = if entry.ports.is_empty() { &[0] } else { &entry.ports };
+        let ports: &[u16] = if entry.ports.is_empty() {
+            &[0]
+        } else {
+            &entry.ports
+        };
         for host in &entry.hosts {
             for port in ports {
                 let key = (host.text.clone(), *port);
@@ -396,9 +495,20 @@ impl Binder<'_> {
 
     fn with_preset(&self, entry: &PartyEntry) -> PartyEntry {
         let mut entry = entry.clone();
-        let Some(word) = entry.preset.clone() else { return entry };
-        let names: Vec<&str> = self.default.presets.iter().map(|p| p.name.text.as_str()).collect();
-        let found = self.default.presets.iter().find(|preset| preset.name.text == word.text);
+        let Some(word) = entry.preset.clone() else {
+            return entry;
+        };
+        let names: Vec<&str> = self
+            .default
+            .presets
+            .iter()
+            .map(|p| p.name.text.as_str())
+            .collect();
+        let found = self
+            .default
+            .presets
+            .iter()
+            .find(|preset| preset.name.text == word.text);
         let Some(preset) = found else {
             let help = match nearest(&word.text, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? There is {}", listed(names)),
@@ -417,7 +527,10 @@ impl Binder<'_> {
             entry.hosts = preset
                 .hosts
                 .iter()
-                .map(|host| Word { text: host.text.clone(), span: word.span.clone() })
+                .map(|host| Word {
+                    text: host.text.clone(),
+                    span: word.span.clone(),
+                })
                 .collect();
         }
         if matches!(entry.allow, Allow::Unsaid) {
@@ -434,13 +547,19 @@ impl Binder<'_> {
             Allow::Some(requests) => {
                 let (plain, with_path): (Vec<&PathRule>, Vec<&PathRule>) =
                     requests.iter().partition(|rule| is_any_path(rule));
-                let mut methods: Vec<String> =
-                    plain.iter().flat_map(|rule| rule.methods.iter().cloned()).collect();
+                let mut methods: Vec<String> = plain
+                    .iter()
+                    .flat_map(|rule| rule.methods.iter().cloned())
+                    .collect();
                 if methods.is_empty() {
                     // An empty list would stand for every method; this one matches none.
                     methods.push(String::new());
                 }
-                (methods, with_path.into_iter().cloned().collect(), Gate::Host)
+                (
+                    methods,
+                    with_path.into_iter().cloned().collect(),
+                    Gate::Host,
+                )
             }
         };
         Party {
@@ -458,7 +577,12 @@ impl Binder<'_> {
     }
 
     fn internal(&self, entry: &PartyEntry) -> Vec<PathRule> {
-        let providers = || self.default.parties.iter().filter(|party| party.provider.is_some());
+        let providers = || {
+            self.default
+                .parties
+                .iter()
+                .filter(|party| party.provider.is_some())
+        };
         let models = |party: &PartyEntry| match &party.provider {
             Some(ProviderEntry::Models(models)) => models.clone(),
             _ => Vec::new(),
@@ -473,9 +597,13 @@ impl Binder<'_> {
             Some(ProviderEntry::Like(word)) => {
                 let names: Vec<&str> = providers().map(|party| party.name.text.as_str()).collect();
                 let parse = |name: &str| {
-                    providers().find(|party| party.name.text == name).map(models)
+                    providers()
+                        .find(|party| party.name.text == name)
+                        .map(models)
                 };
-                self.file.one_of(word, "known model provider", &names, parse).unwrap_or_default()
+                self.file
+                    .one_of(word, "known model provider", &names, parse)
+                    .unwrap_or_default()
             }
             // A party that names the host of a known provider and says nothing of models.
             None => entry
@@ -483,7 +611,10 @@ impl Binder<'_> {
                 .iter()
                 .flat_map(|host| {
                     providers().filter(|party| {
-                        party.hosts.iter().any(|known| HostPattern(known.text.clone()).matches(&host.text))
+                        party
+                            .hosts
+                            .iter()
+                            .any(|known| HostPattern(known.text.clone()).matches(&host.text))
                     })
                 })
                 .flat_map(models)
@@ -502,13 +633,22 @@ impl Binder<'_> {
                 placeholder: entry.placeholder.clone(),
             })
             .collect();
-        let shipped = self.default.parties.iter().filter(|_| self.sheet.defaults.parties);
+        let shipped = self
+            .default
+            .parties
+            .iter()
+            .filter(|_| self.sheet.defaults.parties);
         for party in self.sheet.parties.iter().chain(shipped) {
             for env in &party.credentials {
                 let hosts = host_patterns(&party.hosts);
                 match credentials.iter_mut().find(|known| known.env == env.text) {
                     // What a `[[credential]]` says of a variable is all that counts for it.
-                    Some(_) if self.sheet.credentials.iter().any(|c| c.env.text == env.text) => {}
+                    Some(_)
+                        if self
+                            .sheet
+                            .credentials
+                            .iter()
+                            .any(|c| c.env.text == env.text) => {}
                     Some(known) => known.hosts.extend(hosts),
                     None => credentials.push(Credential {
                         env: env.text.clone(),
@@ -536,7 +676,12 @@ fn tree_name(path: &Path, home: &Path) -> String {
         Ok(rest) => ("home:", rest),
         Err(_) => ("root:", path),
     };
-    format!("{prefix}{}", rest.to_string_lossy().trim_start_matches('/').replace('/', "+"))
+    format!(
+        "{prefix}{}",
+        rest.to_string_lossy()
+            .trim_start_matches('/')
+            .replace('/', "+")
+    )
 }
 
 fn in_tree(tree: &str, path: &str) -> String {
@@ -544,7 +689,10 @@ fn in_tree(tree: &str, path: &str) -> String {
 }
 
 fn in_tree_word(tree: &str, word: &Word) -> Word {
-    Word { text: in_tree(tree, &word.text), span: word.span.clone() }
+    Word {
+        text: in_tree(tree, &word.text),
+        span: word.span.clone(),
+    }
 }
 
 /// A pattern with its exceptions, as the kernel writes them.
@@ -558,7 +706,10 @@ fn glob(path: &str, except: &[Word]) -> Glob {
 }
 
 fn host_patterns(hosts: &[Word]) -> Vec<HostPattern> {
-    hosts.iter().map(|host| HostPattern(host.text.clone())).collect()
+    hosts
+        .iter()
+        .map(|host| HostPattern(host.text.clone()))
+        .collect()
 }
 
 fn width(host: &str) -> u8 {

@@ -60,7 +60,11 @@ pub struct Discovered {
 pub fn discover(places: &Places, given: Option<&Path>) -> Result<Discovered, PolicyErrors> {
     let read = |path: Option<&Path>| load(path, &places.workspace, &places.home);
     if let Some(path) = given {
-        return Ok(Discovered { loaded: read(Some(path))?, from: PolicyOrigin::Given, note: None });
+        return Ok(Discovered {
+            loaded: read(Some(path))?,
+            from: PolicyOrigin::Given,
+            note: None,
+        });
     }
     let mut note = None;
     let planted = places.workspace.join(FILE_NAME);
@@ -69,7 +73,11 @@ pub fn discover(places: &Places, given: Option<&Path>) -> Result<Discovered, Pol
             Some(approved) => {
                 let loaded = read(Some(&planted))?;
                 if fingerprint(&loaded) == approved {
-                    return Ok(Discovered { loaded, from: PolicyOrigin::Workspace, note: None });
+                    return Ok(Discovered {
+                        loaded,
+                        from: PolicyOrigin::Workspace,
+                        note: None,
+                    });
                 }
                 return Err(PolicyErrors(vec![Finding::whole(
                     &planted,
@@ -89,9 +97,17 @@ pub fn discover(places: &Places, given: Option<&Path>) -> Result<Discovered, Pol
     }
     let own = places.config_home.join("kairos").join(FILE_NAME);
     if own.exists() {
-        return Ok(Discovered { loaded: read(Some(&own))?, from: PolicyOrigin::Operator, note });
+        return Ok(Discovered {
+            loaded: read(Some(&own))?,
+            from: PolicyOrigin::Operator,
+            note,
+        });
     }
-    Ok(Discovered { loaded: read(None)?, from: PolicyOrigin::Default, note })
+    Ok(Discovered {
+        loaded: read(None)?,
+        from: PolicyOrigin::Default,
+        note,
+    })
 }
 
 /// Approves the workspace's policy as it is now, with every file that it names.
@@ -125,13 +141,21 @@ pub fn distrust(places: &Places) -> std::io::Result<()> {
 fn approval(places: &Places) -> Option<Digest> {
     let text = fs::read_to_string(approval_path(places)).ok()?;
     // An approval that cannot be read is one that nothing matches.
-    Some(text.lines().next().and_then(Digest::from_hex).unwrap_or_default())
+    Some(
+        text.lines()
+            .next()
+            .and_then(Digest::from_hex)
+            .unwrap_or_default(),
+    )
 }
 
 fn write_approval(places: &Places, approved: Digest) -> std::io::Result<()> {
     let path = approval_path(places);
     if let Some(directory) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
     }
     let partial = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
@@ -147,7 +171,8 @@ fn write_approval(places: &Places, approved: Digest) -> std::io::Result<()> {
 
 /// One approval a workspace, by the workspace's real path.
 fn approval_path(places: &Places) -> PathBuf {
-    let workspace = fs::canonicalize(&places.workspace).unwrap_or_else(|_| places.workspace.clone());
+    let workspace =
+        fs::canonicalize(&places.workspace).unwrap_or_else(|_| places.workspace.clone());
     let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
     places.state.join("trusted-policies").join(name)
 }

@@ -69,10 +69,16 @@ impl Finding {
         let title = Level::ERROR.primary_title(self.what.as_str());
         match &self.text {
             Some((text, span)) => {
-                let mark = AnnotationKind::Primary.span(span.clone()).label(self.here.as_str());
-                groups.push(title.element(
-                    Snippet::source(text.as_str()).path(self.file.as_str()).annotation(mark),
-                ));
+                let mark = AnnotationKind::Primary
+                    .span(span.clone())
+                    .label(self.here.as_str());
+                groups.push(
+                    title.element(
+                        Snippet::source(text.as_str())
+                            .path(self.file.as_str())
+                            .annotation(mark),
+                    ),
+                );
             }
             None => groups.push(
                 Group::with_title(title)
@@ -80,7 +86,9 @@ impl Finding {
             ),
         }
         if let Some(help) = &self.help {
-            groups.push(Group::with_title(Level::HELP.secondary_title(help.as_str())));
+            groups.push(Group::with_title(
+                Level::HELP.secondary_title(help.as_str()),
+            ));
         }
         renderer.render(&groups)
     }
@@ -97,7 +105,11 @@ impl PolicyErrors {
     }
 
     fn render(&self, renderer: &Renderer) -> String {
-        let mut text: Vec<String> = self.0.iter().map(|finding| finding.render(renderer)).collect();
+        let mut text: Vec<String> = self
+            .0
+            .iter()
+            .map(|finding| finding.render(renderer))
+            .collect();
         text.push(match self.0.len() {
             1 => "the policy has a mistake; nothing was run".to_string(),
             n => format!("the policy has {n} mistakes; nothing was run"),
@@ -130,7 +142,13 @@ fn inside(text: &str, span: Range<usize>) -> Range<usize> {
 fn position(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
     (line, column)
 }
 

@@ -75,13 +75,24 @@ const TAIL: &str = r#"# Places whose content runs later are held for a look (git
 
 fn parties(workspace: &Path) -> String {
     let has = |name: &str| workspace.join(name).exists();
-    let any = |names: &[&str]| names.iter().find(|name| has(name)).map(|name| (*name).to_string());
+    let any = |names: &[&str]| {
+        names
+            .iter()
+            .find(|name| has(name))
+            .map(|name| (*name).to_string())
+    };
     let found: Vec<(&str, Option<String>)> = vec![
         ("crates.io", any(&["Cargo.toml"])),
         ("npm", any(&["package.json"])),
-        ("pypi", any(&["pyproject.toml", "requirements.txt", "setup.py", "Pipfile"])),
+        (
+            "pypi",
+            any(&["pyproject.toml", "requirements.txt", "setup.py", "Pipfile"]),
+        ),
         ("go", any(&["go.mod"])),
-        ("maven", any(&["pom.xml", "build.gradle", "build.gradle.kts"])),
+        (
+            "maven",
+            any(&["pom.xml", "build.gradle", "build.gradle.kts"]),
+        ),
         ("rubygems", any(&["Gemfile"])),
         ("packagist", any(&["composer.json"])),
         ("nuget", any(&["global.json", "nuget.config"])),
@@ -96,14 +107,18 @@ fn parties(workspace: &Path) -> String {
     for (preset, why) in found {
         if let Some(why) = why {
             some = true;
-            text.push_str(&format!("[[party]]\npreset = \"{preset}\" # because of {why}\n\n"));
+            text.push_str(&format!(
+                "[[party]]\npreset = \"{preset}\" # because of {why}\n\n"
+            ));
         }
     }
     if !some {
         let shipped = Document::new("", DEFAULT);
         let presets = Sheet::read(&shipped, true).presets;
         let names = listed(presets.iter().map(|preset| preset.name.text.as_str()));
-        text.push_str(&format!("# [[party]]\n# preset = \"npm\" # there is {names}\n\n"));
+        text.push_str(&format!(
+            "# [[party]]\n# preset = \"npm\" # there is {names}\n\n"
+        ));
     }
     text.push_str(
         "# A party of your own:\n# [[party]]\n# hosts = [\"api.example.org\"]\n# allow = [\"GET\", \"POST /search\"] # or true, for \
@@ -120,10 +135,15 @@ fn remote(workspace: &Path, host: &str) -> Option<String> {
             let url = rest.trim_start().trim_start_matches('=').trim();
             let after = url.split_once("://").map_or(url, |(_, rest)| rest);
             let after = after.split_once('@').map_or(after, |(_, rest)| rest);
-            after.strip_prefix(host).is_some_and(|rest| rest.starts_with(['/', ':']))
+            after
+                .strip_prefix(host)
+                .is_some_and(|rest| rest.starts_with(['/', ':']))
         })
     };
-    config.lines().any(leads).then(|| "a git remote".to_string())
+    config
+        .lines()
+        .any(leads)
+        .then(|| "a git remote".to_string())
 }
 
 fn sensitive(workspace: &Path) -> String {
@@ -139,7 +159,9 @@ fn sensitive(workspace: &Path) -> String {
                 break;
             }
             let path = entry.path();
-            let Ok(below) = path.strip_prefix(workspace) else { continue };
+            let Ok(below) = path.strip_prefix(workspace) else {
+                continue;
+            };
             let Some(name) = below.to_str() else { continue };
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
@@ -154,13 +176,18 @@ fn sensitive(workspace: &Path) -> String {
                 path: name.to_string(),
             };
             let printable = !name.chars().any(char::is_control);
-            if printable && policy.as_ref().is_ok_and(|p| p.sensitivity(&source) > kernel::Level::Public) {
+            if printable
+                && policy
+                    .as_ref()
+                    .is_ok_and(|p| p.sensitivity(&source) > kernel::Level::Public)
+            {
                 found.push(name.to_string());
             }
         }
     }
     found.sort();
-    let mut text = String::from("# Sensitive content: what the agent reads there does not go out.\n");
+    let mut text =
+        String::from("# Sensitive content: what the agent reads there does not go out.\n");
     match found.as_slice() {
         [] => text.push_str("# The default finds nothing sensitive here by name.\n"),
         some => {

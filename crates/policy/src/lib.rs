@@ -29,13 +29,11 @@ mod read;
 /// What is wrong with a policy.
 mod error;
 
-pub use error::{Finding, PolicyErrors};
 pub use discover::{Discovered, FILE_NAME, Places, PolicyOrigin, discover, distrust, trust};
+pub use error::{Finding, PolicyErrors};
 pub use init::init;
 pub use load::{DEFAULT, load, recorded};
-pub use loaded::{
-    AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule,
-};
+pub use loaded::{AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule};
 pub use party::Upstream;
 pub use report::{CredentialReport, LevelReport, PartyReport, Report, SourceReport};
 pub use rules::{CedarRules, SCHEMA};

@@ -31,7 +31,10 @@ const DEADLINE_S: u64 = 30;
 /// Everything that is wrong with it, with places and what to write instead.
 pub fn load(path: Option<&Path>, workspace: &Path, home: &Path) -> Result<Loaded, PolicyErrors> {
     let text = path.map(read_policy).transpose()?;
-    let directory = path.and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
+    let directory = path
+        .and_then(Path::parent)
+        .map(Path::to_path_buf)
+        .unwrap_or_default();
     let fetch = |name: &str| read_text(&directory.join(expand(name, home)));
     let record = Record {
         version: 1,
@@ -64,7 +67,12 @@ pub fn recorded(text: &str) -> Result<Loaded, PolicyErrors> {
         return Err(damaged(format!("version {} is not known", record.version)));
     }
     let files = record.files.clone();
-    let fetch = |name: &str| files.get(name).cloned().ok_or_else(|| "it was not recorded".to_string());
+    let fetch = |name: &str| {
+        files
+            .get(name)
+            .cloned()
+            .ok_or_else(|| "it was not recorded".to_string())
+    };
     let loaded = put_together(record, &fetch)?;
     if loaded.text != text {
         return Err(damaged("it was not written by this program".to_string()));
@@ -99,7 +107,10 @@ type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyErrors> {
     let shipped = Document::new("the built-in default", &record.default);
     let default = Sheet::read(&shipped, true);
-    let name = record.origin.as_ref().map(|path| path.display().to_string());
+    let name = record
+        .origin
+        .as_ref()
+        .map(|path| path.display().to_string());
     let file = Document::new(
         name.as_deref().unwrap_or("kairos.toml"),
         record.policy.as_deref().unwrap_or_default(),
@@ -247,7 +258,9 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
         return Err("it is not a file".to_string());
     }
     let file = fs::File::open(path).map_err(|error| said(&error))?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| said(&error))?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| said(&error))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
     }

@@ -47,10 +47,19 @@ impl Loaded {
     pub fn loopback_ports(&self) -> Vec<u16> {
         let local = |host: &HostPattern| {
             host.0 == "localhost"
-                || host.0.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+                || host
+                    .0
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
         };
-        let parties = self.kernel.parties.iter().filter(|party| party.hosts.iter().any(local));
-        let mut ports: Vec<u16> = parties.flat_map(|party| party.ports.iter().copied()).collect();
+        let parties = self
+            .kernel
+            .parties
+            .iter()
+            .filter(|party| party.hosts.iter().any(local));
+        let mut ports: Vec<u16> = parties
+            .flat_map(|party| party.ports.iter().copied())
+            .collect();
         ports.sort_unstable();
         ports.dedup();
         ports
@@ -120,7 +129,10 @@ impl AgentConfig {
     /// known or the policy names them.
     pub fn state_for(&self, program: &str) -> Vec<&StateTree> {
         let name = program.rsplit('/').next().unwrap_or(program);
-        let known = self.state.iter().any(|tree| tree.agent.as_deref() == Some(name));
+        let known = self
+            .state
+            .iter()
+            .any(|tree| tree.agent.as_deref() == Some(name));
         self.state
             .iter()
             .filter(|tree| self.state_named || !known || tree.agent.as_deref() == Some(name))

@@ -89,13 +89,18 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("port", "write `ports`"),
     ("url", "write `hosts`, and `paths` for what lies below"),
     ("level", "write `clearance`"),
-    ("trusted", "what a party is trusted for stands in `[[source]] party = \"...\"`"),
+    (
+        "trusted",
+        "what a party is trusted for stands in `[[source]] party = \"...\"`",
+    ),
     ("permit", "write `allow`"),
 ];
 
 /// `[[party]]` and `[[preset]]`.
 pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<PartyEntry> {
-    let name = table.take("name").and_then(|item| document.string(item, "\"registry\""));
+    let name = table
+        .take("name")
+        .and_then(|item| document.string(item, "\"registry\""));
     let (one, many) = (table.take("host"), table.take("hosts"));
     let preset = table.take("preset");
     if one.or(many).or(preset).is_none() {
@@ -108,19 +113,38 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
     }
     let hosts = both_hosts(document, one, many);
     let preset = preset.and_then(|item| document.string(item, "\"npm\""));
-    let ports = table.take("ports").map(|item| document.ports(item)).unwrap_or_default();
+    let ports = table
+        .take("ports")
+        .map(|item| document.ports(item))
+        .unwrap_or_default();
     let clearance = clearance(document, table.take("clearance"));
-    let allow = table.take("allow").map(|item| allow(document, item)).unwrap_or_default();
-    let paths = table.take("paths").map(|item| prefixes(document, item)).unwrap_or_default();
-    let blocking = table.take("blocking").map(|item| requests(document, item)).unwrap_or_default();
+    let allow = table
+        .take("allow")
+        .map(|item| allow(document, item))
+        .unwrap_or_default();
+    let paths = table
+        .take("paths")
+        .map(|item| prefixes(document, item))
+        .unwrap_or_default();
+    let blocking = table
+        .take("blocking")
+        .map(|item| requests(document, item))
+        .unwrap_or_default();
     let provider = table.take("provider").and_then(|item| like(document, item));
-    let upstream = table.take("upstream").and_then(|item| upstream(document, item));
-    let roots = table.take("roots").map(|item| document.strings(item, "[\"ca.pem\"]"));
+    let upstream = table
+        .take("upstream")
+        .and_then(|item| upstream(document, item));
+    let roots = table
+        .take("roots")
+        .map(|item| document.strings(item, "[\"ca.pem\"]"));
     let span = table.span();
     table.finish(document, NOT_HERE);
     let first = hosts.first().or(preset.as_ref()).cloned();
     Some(PartyEntry {
-        name: name.or(first).unwrap_or(Word { text: String::new(), span }),
+        name: name.or(first).unwrap_or(Word {
+            text: String::new(),
+            span,
+        }),
         hosts,
         ports,
         clearance,
@@ -138,15 +162,30 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
 
 /// `[[provider]]`: a party whose model paths are an internal channel.
 pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<PartyEntry> {
-    let name = table.take("name").and_then(|item| document.string(item, "\"local\""));
-    let (one, many, base) = (table.take("host"), table.take("hosts"), table.take("base_url"));
+    let name = table
+        .take("name")
+        .and_then(|item| document.string(item, "\"local\""));
+    let (one, many, base) = (
+        table.take("host"),
+        table.take("hosts"),
+        table.take("base_url"),
+    );
     let mut hosts = both_hosts(document, one, many);
-    let mut ports = table.take("ports").map(|item| document.ports(item)).unwrap_or_default();
-    let mut models = table.take("models").map(|item| requests(document, item)).unwrap_or_default();
+    let mut ports = table
+        .take("ports")
+        .map(|item| document.ports(item))
+        .unwrap_or_default();
+    let mut models = table
+        .take("models")
+        .map(|item| requests(document, item))
+        .unwrap_or_default();
     if let Some((at, path, span)) =
         base.and_then(|item| base_url(document, item, "http://127.0.0.1:11434/v1"))
     {
-        hosts.push(Word { text: at.host, span });
+        hosts.push(Word {
+            text: at.host,
+            span,
+        });
         ports.push(at.port);
         if models.is_empty() {
             models = below(&path);
@@ -162,15 +201,26 @@ pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Opt
             "write `base_url = \"http://127.0.0.1:11434/v1\"`, or `hosts = [\"models.example.org\"]`",
         );
     }
-    let upstream = table.take("upstream").and_then(|item| upstream(document, item));
-    let roots = table.take("roots").map(|item| document.strings(item, "[\"ca.pem\"]"));
-    let credentials = table.take("credential").map(|item| document.strings(item, "\"MY_API_KEY\""));
-    let placeholder = table.take("placeholder").and_then(|item| document.string(item, "\"sk-\""));
+    let upstream = table
+        .take("upstream")
+        .and_then(|item| upstream(document, item));
+    let roots = table
+        .take("roots")
+        .map(|item| document.strings(item, "[\"ca.pem\"]"));
+    let credentials = table
+        .take("credential")
+        .map(|item| document.strings(item, "\"MY_API_KEY\""));
+    let placeholder = table
+        .take("placeholder")
+        .and_then(|item| document.string(item, "\"sk-\""));
     let span = table.span();
     table.finish(document, NOT_HERE);
     let first = hosts.first().cloned();
     Some(PartyEntry {
-        name: name.or(first).unwrap_or(Word { text: String::new(), span }),
+        name: name.or(first).unwrap_or(Word {
+            text: String::new(),
+            span,
+        }),
         hosts,
         ports,
         clearance: None,
@@ -193,7 +243,9 @@ pub(crate) fn credential<'a>(
 ) -> Option<CredentialEntry> {
     let env = table.take("env");
     let (one, many) = (table.take("host"), table.take("hosts"));
-    let placeholder = table.take("placeholder").and_then(|item| document.string(item, "\"ghp_\""));
+    let placeholder = table
+        .take("placeholder")
+        .and_then(|item| document.string(item, "\"ghp_\""));
     if env.is_none() || one.or(many).is_none() {
         document.wrong_help(
             table.span(),
@@ -215,15 +267,26 @@ pub(crate) fn credential<'a>(
     }
     table.finish(
         document,
-        &[("value", "a secret does not belong into a policy; name the variable that holds it: `env`")],
+        &[(
+            "value",
+            "a secret does not belong into a policy; name the variable that holds it: `env`",
+        )],
     );
     let placeholder = placeholder.map(|word| word.text).unwrap_or_default();
     (!hosts.is_empty()).then_some(())?;
-    Some(CredentialEntry { env: env?, hosts, placeholder })
+    Some(CredentialEntry {
+        env: env?,
+        hosts,
+        placeholder,
+    })
 }
 
 fn both_hosts(document: &Document<'_>, one: Option<Item<'_>>, many: Option<Item<'_>>) -> Vec<Word> {
-    [one, many].into_iter().flatten().flat_map(|item| hosts(document, item)).collect()
+    [one, many]
+        .into_iter()
+        .flatten()
+        .flat_map(|item| hosts(document, item))
+        .collect()
 }
 
 /// Host patterns in canonical form.
@@ -239,34 +302,64 @@ fn host(document: &Document<'_>, word: Word) -> Option<Word> {
     let lower = word.text.to_ascii_lowercase();
     let text = lower.trim_matches(['[', ']']).trim_end_matches('.');
     if text == "*" || text.parse::<IpAddr>().is_ok() {
-        return Some(Word { text: canonical_address(text), span: word.span });
+        return Some(Word {
+            text: canonical_address(text),
+            span: word.span,
+        });
     }
-    let name = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
+    let name = text
+        .strip_prefix("*.")
+        .or_else(|| text.strip_prefix('.'))
+        .unwrap_or(text);
     let (what, help) = if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':', '?', '#']).next().unwrap_or_default();
-        ("this is a URL, not a host", format!("write `{host}`, and `paths` for what lies below"))
+        (
+            "this is a URL, not a host",
+            format!("write `{host}`, and `paths` for what lies below"),
+        )
     } else if let Some((host, _)) = name.split_once('/') {
-        ("a host has no path", format!("write `{host}`, and `paths` for what lies below"))
+        (
+            "a host has no path",
+            format!("write `{host}`, and `paths` for what lies below"),
+        )
     } else if let Some((host, port)) = name.split_once(':') {
-        ("a host has no port", format!("write `{host}`, and `ports = [{port}]`"))
+        (
+            "a host has no port",
+            format!("write `{host}`, and `ports = [{port}]`"),
+        )
     } else if !text.is_ascii() {
-        ("a host is written in its ASCII form", "write the `xn--...` form".to_string())
+        (
+            "a host is written in its ASCII form",
+            "write the `xn--...` form".to_string(),
+        )
     } else if name.contains('*') {
         (
             "a `*` can only stand for everything before the first dot of a host",
             "write `*.example.org`, or `*` for everybody".to_string(),
         )
     } else if !is_name(name) {
-        ("this is not a host name", "write a name such as `api.example.org`, or an address".to_string())
+        (
+            "this is not a host name",
+            "write a name such as `api.example.org`, or an address".to_string(),
+        )
     } else {
-        return Some(Word { text: text.to_string(), span: word.span });
+        return Some(Word {
+            text: text.to_string(),
+            span: word.span,
+        });
     };
-    document.wrong_help(word.span.clone(), format!("{what}: `{}`", word.text), "here", help);
+    document.wrong_help(
+        word.span.clone(),
+        format!("{what}: `{}`", word.text),
+        "here",
+        help,
+    );
     None
 }
 
 fn canonical_address(text: &str) -> String {
-    text.parse::<IpAddr>().map_or_else(|_| text.to_string(), |address| address.to_string())
+    text.parse::<IpAddr>()
+        .map_or_else(|_| text.to_string(), |address| address.to_string())
 }
 
 fn is_name(text: &str) -> bool {
@@ -275,7 +368,9 @@ fn is_name(text: &str) -> bool {
         && text.split('.').all(|label| {
             !label.is_empty()
                 && label.len() <= 63
-                && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+                && label
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         })
 }
 
@@ -292,11 +387,15 @@ fn allow(document: &Document<'_>, item: Item<'_>) -> Allow {
 /// Requests written `POST`, `POST /path/**` or `/path/**`.
 fn requests(document: &Document<'_>, item: Item<'_>) -> Vec<PathRule> {
     let words = document.strings(item, "[\"GET\", \"POST /graphql\"]");
-    words.iter().filter_map(|word| request(document, word)).collect()
+    words
+        .iter()
+        .filter_map(|word| request(document, word))
+        .collect()
 }
 
-const METHODS: [&str; 9] =
-    ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"];
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE",
+];
 
 fn request(document: &Document<'_>, word: &Word) -> Option<PathRule> {
     let (method, path) = match word.text.split_once(' ') {
@@ -324,8 +423,15 @@ fn request(document: &Document<'_>, word: &Word) -> Option<PathRule> {
         );
         return None;
     }
-    let methods = if method.is_empty() { Vec::new() } else { vec![method.to_string()] };
-    Some(PathRule { methods, path: Glob(if path.is_empty() { "**" } else { path }.to_string()) })
+    let methods = if method.is_empty() {
+        Vec::new()
+    } else {
+        vec![method.to_string()]
+    };
+    Some(PathRule {
+        methods,
+        path: Glob(if path.is_empty() { "**" } else { path }.to_string()),
+    })
 }
 
 /// Whether a request rule speaks of every path.
@@ -355,7 +461,11 @@ fn prefixes(document: &Document<'_>, item: Item<'_>) -> Vec<String> {
 fn like(document: &Document<'_>, item: Item<'_>) -> Option<ProviderEntry> {
     if item.is_bool() {
         let any = document.boolean(item)?;
-        return Some(if any { ProviderEntry::Any } else { ProviderEntry::No });
+        return Some(if any {
+            ProviderEntry::Any
+        } else {
+            ProviderEntry::No
+        });
     }
     document.string(item, "\"openai\"").map(ProviderEntry::Like)
 }
@@ -418,7 +528,12 @@ fn split_url(url: &str) -> Option<(Upstream, String)> {
     let host = canonical_address(&host.to_ascii_lowercase());
     let sound = host.parse::<IpAddr>().is_ok() || is_name(&host);
     let clean = !path.contains(['?', '#', '*', ' ']);
-    (sound && clean).then(|| (Upstream { tls, host, port }, path.trim_end_matches('/').to_string()))
+    (sound && clean).then(|| {
+        (
+            Upstream { tls, host, port },
+            path.trim_end_matches('/').to_string(),
+        )
+    })
 }
 
 /// The requests of the protocols that are known, below a base path.

@@ -40,7 +40,11 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Document<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, findings: RefCell::new(Vec::new()) }
+        Self {
+            file,
+            text,
+            findings: RefCell::new(Vec::new()),
+        }
     }
 
     /// Parses the text; what cannot be parsed is left out and noted.
@@ -48,7 +52,11 @@ impl<'a> Document<'a> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors {
             let span = error.span().unwrap_or(0..0);
-            self.wrong(span, format!("this is not TOML: {}", error.message()), "here");
+            self.wrong(
+                span,
+                format!("this is not TOML: {}", error.message()),
+                "here",
+            );
         }
         table
     }
@@ -63,7 +71,12 @@ impl<'a> Document<'a> {
         findings
     }
 
-    pub(crate) fn wrong(&self, span: Range<usize>, what: impl Into<String>, here: impl Into<String>) {
+    pub(crate) fn wrong(
+        &self,
+        span: Range<usize>,
+        what: impl Into<String>,
+        here: impl Into<String>,
+    ) {
         self.push(Finding::at(self.file, self.text, span, what, here));
     }
 
@@ -92,7 +105,10 @@ impl<'a> Document<'a> {
         let parsed = parse(&word.text);
         if parsed.is_none() {
             let help = match nearest(&word.text, words.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`? There is {}", listed(words.iter().copied())),
+                Some(near) => format!(
+                    "did you mean `{near}`? There is {}",
+                    listed(words.iter().copied())
+                ),
                 None => format!("write {}", listed(words.iter().copied())),
             };
             self.wrong_help(
@@ -120,7 +136,10 @@ impl<'a> Document<'a> {
                 self.mistyped(item, "a text that is not empty", example);
                 None
             }
-            Some(text) => Some(Word { text: text.to_string(), span: item.span() }),
+            Some(text) => Some(Word {
+                text: text.to_string(),
+                span: item.span(),
+            }),
             None => {
                 self.mistyped(item, "a text", example);
                 None
@@ -135,11 +154,15 @@ impl<'a> Document<'a> {
             DeValue::Array(array) => array
                 .iter()
                 .filter_map(|value| {
-                    let element = Item { key: item.key, value };
+                    let element = Item {
+                        key: item.key,
+                        value,
+                    };
                     match value.get_ref().as_str() {
-                        Some(text) if !text.is_empty() => {
-                            Some(Word { text: text.to_string(), span: element.span() })
-                        }
+                        Some(text) if !text.is_empty() => Some(Word {
+                            text: text.to_string(),
+                            span: element.span(),
+                        }),
                         _ => {
                             self.mistyped(element, "a list of texts that are not empty", example);
                             None
@@ -179,14 +202,24 @@ impl<'a> Document<'a> {
         let one = |item: Item<'_>| match item.integer().and_then(|n| u16::try_from(n).ok()) {
             Some(port) if port > 0 => Some(port),
             _ => {
-                self.mistyped(item, "a port from 1 to 65535, or a list of them", "[443, 8443]");
+                self.mistyped(
+                    item,
+                    "a port from 1 to 65535, or a list of them",
+                    "[443, 8443]",
+                );
                 None
             }
         };
         match item.value.get_ref() {
-            DeValue::Array(array) => {
-                array.iter().filter_map(|value| one(Item { key: item.key, value })).collect()
-            }
+            DeValue::Array(array) => array
+                .iter()
+                .filter_map(|value| {
+                    one(Item {
+                        key: item.key,
+                        value,
+                    })
+                })
+                .collect(),
             _ => one(item).into_iter().collect(),
         }
     }
@@ -199,7 +232,13 @@ impl<'a> Document<'a> {
                 .filter_map(|value| match value.get_ref() {
                     DeValue::Table(map) => Some(Table::new(name, map, value.span())),
                     _ => {
-                        self.not_a_table(Item { key: item.key, value }, name);
+                        self.not_a_table(
+                            Item {
+                                key: item.key,
+                                value,
+                            },
+                            name,
+                        );
                         None
                     }
                 })
@@ -264,7 +303,12 @@ impl<'a> Item<'a> {
 
 impl<'a> Table<'a> {
     pub(crate) fn new(name: &'a str, map: &'a DeTable<'a>, span: Range<usize>) -> Self {
-        Self { name, map, span, known: Vec::new() }
+        Self {
+            name,
+            map,
+            span,
+            known: Vec::new(),
+        }
     }
 
     /// The place of the whole table.
@@ -284,8 +328,11 @@ impl<'a> Table<'a> {
             if self.known.contains(&name) {
                 continue;
             }
-            let place =
-                if self.name.is_empty() { "a policy".to_string() } else { format!("`{}`", self.name) };
+            let place = if self.name.is_empty() {
+                "a policy".to_string()
+            } else {
+                format!("`{}`", self.name)
+            };
             let help = match instead.iter().find(|(wrong, _)| *wrong == name) {
                 Some((_, help)) => (*help).to_string(),
                 None => match nearest(name, self.known.iter().copied()) {

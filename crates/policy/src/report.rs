@@ -87,14 +87,20 @@ impl Loaded {
     /// What is in force.
     pub fn report(&self) -> Report {
         let policy = &self.kernel;
-        let sources = policy.sources.iter().filter(|rule| !rule.trusted.is_empty());
+        let sources = policy
+            .sources
+            .iter()
+            .filter(|rule| !rule.trusted.is_empty());
         let mut levels: Vec<LevelReport> = Vec::new();
         for rule in &policy.sensitive {
             let level = rule.level.name().to_string();
             let pattern = described(&rule.of);
             match levels.iter_mut().find(|known| known.level == level) {
                 Some(known) => known.patterns.push(pattern),
-                None => levels.push(LevelReport { level, patterns: vec![pattern] }),
+                None => levels.push(LevelReport {
+                    level,
+                    patterns: vec![pattern],
+                }),
             }
         }
         levels.sort_by_key(|level| std::cmp::Reverse(kernel::Level::parse(&level.level)));
@@ -115,7 +121,11 @@ impl Loaded {
                 })
                 .collect(),
             sensitive: levels,
-            parties: policy.parties.iter().map(|party| self.party_report(party)).collect(),
+            parties: policy
+                .parties
+                .iter()
+                .map(|party| self.party_report(party))
+                .collect(),
             credentials: self
                 .credentials
                 .iter()
@@ -126,7 +136,12 @@ impl Loaded {
                 .collect(),
             executes,
             rules: self.rules.names().to_vec(),
-            state: self.agent.state.iter().map(|tree| tree.path.display().to_string()).collect(),
+            state: self
+                .agent
+                .state
+                .iter()
+                .map(|tree| tree.path.display().to_string())
+                .collect(),
             speculation: match policy.speculation {
                 Speculation::Conservative => "conservative",
                 Speculation::Matched => "matched",
@@ -141,16 +156,24 @@ impl Loaded {
         let mut allow: Vec<String> = match party.gate {
             Gate::Url => vec!["URLs from the task".to_string()],
             Gate::Host if party.methods.is_empty() => vec!["every request".to_string()],
-            Gate::Host => party.methods.iter().filter(|m| !m.is_empty()).cloned().collect(),
+            Gate::Host => party
+                .methods
+                .iter()
+                .filter(|m| !m.is_empty())
+                .cloned()
+                .collect(),
         };
         if !party.paths.is_empty() {
-            allow = vec![format!("{} below {}", allow.join(", "), party.paths.join(", "))];
+            allow = vec![format!(
+                "{} below {}",
+                allow.join(", "),
+                party.paths.join(", ")
+            )];
         }
         allow.extend(party.named.iter().map(request));
         let first = party.hosts.first();
-        let upstream = first.and_then(|host| {
-            self.upstream(&host.0, party.ports.first().copied().unwrap_or(443))
-        });
+        let upstream = first
+            .and_then(|host| self.upstream(&host.0, party.ports.first().copied().unwrap_or(443)));
         PartyReport {
             name: party.name.clone(),
             hosts: party.hosts.iter().map(|host| host.0.clone()).collect(),
@@ -165,7 +188,11 @@ impl Loaded {
     fn warnings(&self) -> Vec<String> {
         let policy = &self.kernel;
         let mut warnings = Vec::new();
-        for party in policy.parties.iter().filter(|party| party.gate == Gate::Host) {
+        for party in policy
+            .parties
+            .iter()
+            .filter(|party| party.gate == Gate::Host)
+        {
             if party.hosts.iter().any(|host| host.0 == "*") {
                 warnings.push(format!(
                     "party `{}` lets requests out to every host, whoever named it to the agent",
@@ -174,7 +201,13 @@ impl Loaded {
             }
         }
         for rule in &policy.sources {
-            let steering = [Kind::Host, Kind::Url, Kind::Command, Kind::Email, Kind::Account];
+            let steering = [
+                Kind::Host,
+                Kind::Url,
+                Kind::Command,
+                Kind::Email,
+                Kind::Account,
+            ];
             let whole = matches!(&rule.of, SourcePattern::Location { tree, path }
                 if tree == crate::bind::WORKSPACE && path.0.split(" !").next() == Some("**"));
             if whole && steering.iter().any(|kind| rule.trusted.contains(*kind)) {
@@ -185,7 +218,9 @@ impl Loaded {
             }
         }
         if policy.sensitive.is_empty() {
-            warnings.push("nothing is sensitive: everything that the agent reads may go out".to_string());
+            warnings.push(
+                "nothing is sensitive: everything that the agent reads may go out".to_string(),
+            );
         }
         warnings
     }
@@ -211,7 +246,13 @@ impl fmt::Display for Report {
             let bare: Vec<String> = level
                 .patterns
                 .iter()
-                .map(|pattern| pattern.split(" (except").next().unwrap_or_default().to_string())
+                .map(|pattern| {
+                    pattern
+                        .split(" (except")
+                        .next()
+                        .unwrap_or_default()
+                        .to_string()
+                })
                 .collect();
             writeln!(f, "  {}: {}", level.level, shortened(&bare, 12))?;
         }
@@ -225,7 +266,12 @@ impl fmt::Display for Report {
             if party.internal.is_empty() {
                 write!(f, ": releases {}", party.allow.join(", "))?;
             } else {
-                write!(f, ": model, {} internal requests; otherwise {}", party.internal.len(), party.allow.join(", "))?;
+                write!(
+                    f,
+                    ": model, {} internal requests; otherwise {}",
+                    party.internal.len(),
+                    party.allow.join(", ")
+                )?;
             }
             if party.clearance != "public" {
                 write!(f, "; may get {}", party.clearance)?;
@@ -238,12 +284,21 @@ impl fmt::Display for Report {
         if !self.credentials.is_empty() {
             writeln!(f, "\ncredentials, the agent sees placeholders")?;
             for credential in &self.credentials {
-                writeln!(f, "  {}: {}", credential.env, shortened(&credential.hosts, 4))?;
+                writeln!(
+                    f,
+                    "  {}: {}",
+                    credential.env,
+                    shortened(&credential.hosts, 4)
+                )?;
             }
         }
         writeln!(f, "\nheld because it runs later")?;
         for (place, n) in &self.executes {
-            writeln!(f, "  {place}: {n} pattern{}", if *n == 1 { "" } else { "s" })?;
+            writeln!(
+                f,
+                "  {place}: {n} pattern{}",
+                if *n == 1 { "" } else { "s" }
+            )?;
         }
         writeln!(f, "\nrules that refuse")?;
         match self.rules.as_slice() {
@@ -259,7 +314,9 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "oracle: {}",
-            self.oracle.as_deref().unwrap_or("ask on a terminal; otherwise keep everything for review")
+            self.oracle
+                .as_deref()
+                .unwrap_or("ask on a terminal; otherwise keep everything for review")
         )?;
         for warning in &self.warnings {
             writeln!(f, "\nwarning: {warning}")?;
@@ -269,7 +326,11 @@ impl fmt::Display for Report {
 }
 
 fn kinds(set: KindSet) -> Vec<&'static str> {
-    Kind::ALL.into_iter().filter(|kind| set.contains(*kind)).map(Kind::name).collect()
+    Kind::ALL
+        .into_iter()
+        .filter(|kind| set.contains(*kind))
+        .map(Kind::name)
+        .collect()
 }
 
 fn described(of: &SourcePattern) -> String {
@@ -277,7 +338,11 @@ fn described(of: &SourcePattern) -> String {
         let mut parts = text.split(" !");
         let first = parts.next().unwrap_or_default().to_string();
         let except: Vec<&str> = parts.collect();
-        if except.is_empty() { first } else { format!("{first} (except {})", except.join(", ")) }
+        if except.is_empty() {
+            first
+        } else {
+            format!("{first} (except {})", except.join(", "))
+        }
     };
     match of {
         SourcePattern::Task => "your task".to_string(),
@@ -291,13 +356,23 @@ fn described(of: &SourcePattern) -> String {
 }
 
 fn request(rule: &PathRule) -> String {
-    let path = if rule.path.0 == "**" { "" } else { rule.path.0.as_str() };
-    format!("{} {path}", rule.methods.join("|")).trim().to_string()
+    let path = if rule.path.0 == "**" {
+        ""
+    } else {
+        rule.path.0.as_str()
+    };
+    format!("{} {path}", rule.methods.join("|"))
+        .trim()
+        .to_string()
 }
 
 fn shortened(words: &[String], max: usize) -> String {
     let shown: Vec<&str> = words.iter().take(max).map(String::as_str).collect();
     let more = words.len().saturating_sub(max);
-    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let tail = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!("{}{tail}", shown.join(", "))
 }

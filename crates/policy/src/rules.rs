@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cedar_policy::{
-    Authorizer, Context, Effect as CedarEffect, Entities, Entity, EntityId, EntityTypeName, EntityUid,
-    Policy as CedarPolicy, PolicyId, PolicySet, Request, RestrictedExpression, Schema,
+    Authorizer, Context, Effect as CedarEffect, Entities, Entity, EntityId, EntityTypeName,
+    EntityUid, Policy as CedarPolicy, PolicyId, PolicySet, Request, RestrictedExpression, Schema,
     ValidationMode, Validator,
 };
 use kernel::policy::{Policy, Rules};
@@ -75,7 +75,12 @@ impl CedarRules {
         for text in texts {
             builder.add(text);
         }
-        let Builder { set, says, names, mut findings } = builder;
+        let Builder {
+            set,
+            says,
+            names,
+            mut findings,
+        } = builder;
         if names.is_empty() && findings.is_empty() {
             return Ok(Self::default());
         }
@@ -84,12 +89,23 @@ impl CedarRules {
         let permit = PolicyId::new("kairos: everything that no rule forbids");
         match CedarPolicy::parse(Some(permit), "permit(principal, action, resource);") {
             Ok(policy) => set.add(policy).unwrap_or_default(),
-            Err(_) => findings.extend(texts.first().map(|text| text.wrong(0, 0, "Cedar failed", "here"))),
+            Err(_) => findings.extend(
+                texts
+                    .first()
+                    .map(|text| text.wrong(0, 0, "Cedar failed", "here")),
+            ),
         }
         if !findings.is_empty() {
             return Err(findings);
         }
-        Ok(Self { rules: Some(Arc::new(Compiled { set, says, policy: policy.clone() })), names })
+        Ok(Self {
+            rules: Some(Arc::new(Compiled {
+                set,
+                says,
+                policy: policy.clone(),
+            })),
+            names,
+        })
     }
 }
 
@@ -124,13 +140,17 @@ impl Compiled {
         if response.decision() == cedar_policy::Decision::Allow {
             return Ok(None);
         }
-        let mut broken: Vec<&(String, Option<String>)> =
-            response.diagnostics().reason().filter_map(|id| self.says.get(id)).collect();
+        let mut broken: Vec<&(String, Option<String>)> = response
+            .diagnostics()
+            .reason()
+            .filter_map(|id| self.says.get(id))
+            .collect();
         broken.sort();
         match broken.first() {
-            Some((rule, says)) => {
-                Ok(Some(Refusal::Rule { rule: rule.clone(), says: says.clone() }))
-            }
+            Some((rule, says)) => Ok(Some(Refusal::Rule {
+                rule: rule.clone(),
+                says: says.clone(),
+            })),
             None => Err("the rules deny it without saying why".to_string()),
         }
     }
@@ -149,10 +169,22 @@ impl Compiled {
         let resource = self.resource(&effect.object)?;
         let context = Context::from_pairs([
             ("level".to_string(), text(level.name())),
-            ("rank".to_string(), RestrictedExpression::new_long(level as i64)),
-            ("untrusted".to_string(), RestrictedExpression::new_bool(untrusted && !internal)),
-            ("internal".to_string(), RestrictedExpression::new_bool(internal)),
-            ("executes".to_string(), RestrictedExpression::new_bool(executes)),
+            (
+                "rank".to_string(),
+                RestrictedExpression::new_long(level as i64),
+            ),
+            (
+                "untrusted".to_string(),
+                RestrictedExpression::new_bool(untrusted && !internal),
+            ),
+            (
+                "internal".to_string(),
+                RestrictedExpression::new_bool(internal),
+            ),
+            (
+                "executes".to_string(),
+                RestrictedExpression::new_bool(executes),
+            ),
             ("operation".to_string(), text(effect.operation.name())),
             ("class".to_string(), text(effect.class.name())),
             ("bytes".to_string(), long(effect.payload.bytes)),
@@ -175,18 +207,25 @@ impl Compiled {
             let parents = HashSet::from([uid("Action", parent)?]);
             entities.push(Entity::new_no_attrs(uid("Action", child)?, parents));
         }
-        let entities = Entities::from_entities(entities, None).map_err(|error| error.to_string())?;
+        let entities =
+            Entities::from_entities(entities, None).map_err(|error| error.to_string())?;
         Ok((request, entities))
     }
 
     fn internal(&self, effect: &Effect) -> bool {
         match (&effect.object, &effect.operation) {
-            (Object::Party { host, port, path, .. }, Operation::Request(method)) => {
-                self.policy.internal(host, *port, method, path)
-            }
-            (Object::Party { host, port, path, .. }, Operation::Message) => {
-                self.policy.internal(host, *port, "GET", path)
-            }
+            (
+                Object::Party {
+                    host, port, path, ..
+                },
+                Operation::Request(method),
+            ) => self.policy.internal(host, *port, method, path),
+            (
+                Object::Party {
+                    host, port, path, ..
+                },
+                Operation::Message,
+            ) => self.policy.internal(host, *port, "GET", path),
             _ => false,
         }
     }
@@ -199,16 +238,27 @@ impl Compiled {
         let kind = match object {
             Object::Location { tree, path } => {
                 let name = path.rsplit('/').next().unwrap_or_default();
-                let ext = name.rsplit_once('.').map(|(_, ext)| ext).unwrap_or_default();
+                let ext = name
+                    .rsplit_once('.')
+                    .map(|(_, ext)| ext)
+                    .unwrap_or_default();
                 set("tree", text(tree));
                 set("path", text(path));
                 set("name", text(name));
                 set("ext", text(ext));
                 "Location"
             }
-            Object::Party { scheme, host, port, path } => {
+            Object::Party {
+                scheme,
+                host,
+                port,
+                path,
+            } => {
                 let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-                let name = self.policy.party(host, *port).map(|party| party.name.as_str());
+                let name = self
+                    .policy
+                    .party(host, *port)
+                    .map(|party| party.name.as_str());
                 set("name", text(name.unwrap_or_default()));
                 set("scheme", text(scheme));
                 set("host", text(host));
@@ -279,7 +329,8 @@ impl Builder {
             Ok(parsed) => parsed,
             Err(errors) => {
                 for error in errors.iter() {
-                    self.findings.push(text.cedar_error(error, "this is not Cedar"));
+                    self.findings
+                        .push(text.cedar_error(error, "this is not Cedar"));
                 }
                 return;
             }
@@ -287,7 +338,8 @@ impl Builder {
         for template in parsed.templates() {
             let at = text.place_of(&template.to_string());
             let what = "a rule cannot have slots (`?principal`, `?resource`)";
-            self.findings.push(text.wrong(at.0, at.1, what, "this rule"));
+            self.findings
+                .push(text.wrong(at.0, at.1, what, "this rule"));
         }
         let mut policies: Vec<(usize, CedarPolicy)> = parsed
             .policies()
@@ -306,8 +358,13 @@ impl Builder {
             let id = PolicyId::new(format!("rule{}", self.names.len()));
             let policy = policy.new_id(id.clone());
             self.admit(text, &policy, &id);
-            if mine.add(policy.clone()).and_then(|()| self.set.add(policy)).is_err() {
-                self.findings.push(text.wrong(0, text.cedar.len(), "two rules have one id", "here"));
+            if mine.add(policy.clone()).is_err() || self.set.add(policy).is_err() {
+                self.findings.push(text.wrong(
+                    0,
+                    text.cedar.len(),
+                    "two rules have one id",
+                    "here",
+                ));
             }
         }
         if self.findings.len() == before {
@@ -319,23 +376,39 @@ impl Builder {
         if policy.effect() == CedarEffect::Permit {
             let at = text.cedar.find("permit").unwrap_or(0);
             self.findings.push(
-                text.wrong(at, "permit".len(), "a rule of Kairos only refuses; `permit` has no place in it", "here")
-                    .help(
-                        "write `forbid(...)` for what must never happen; what may go out is said by \
+                text.wrong(
+                    at,
+                    "permit".len(),
+                    "a rule of Kairos only refuses; `permit` has no place in it",
+                    "here",
+                )
+                .help(
+                    "write `forbid(...)` for what must never happen; what may go out is said by \
                          `[[party]] allow = ...` and `[[source]] trusted = ...`",
-                    ),
+                ),
             );
         }
-        let annotated = |key| policy.annotation(key).map(str::to_string).filter(|s| !s.is_empty());
+        let annotated = |key| {
+            policy
+                .annotation(key)
+                .map(str::to_string)
+                .filter(|s| !s.is_empty())
+        };
         let (name, says) = match text.named {
             Some((name, says)) => (name.to_string(), says.map(str::to_string)),
             None => {
                 let unnamed = || format!("{}, rule {}", text.file, self.names.len() + 1);
-                (annotated("name").or_else(|| annotated("id")).unwrap_or_else(unnamed), None)
+                (
+                    annotated("name")
+                        .or_else(|| annotated("id"))
+                        .unwrap_or_else(unnamed),
+                    None,
+                )
             }
         };
         self.names.push(name.clone());
-        self.says.insert(id.clone(), (name, says.or_else(|| annotated("says"))));
+        self.says
+            .insert(id.clone(), (name, says.or_else(|| annotated("says"))));
     }
 
     fn validate(&mut self, text: &RuleText<'_>, set: &PolicySet) {
@@ -351,7 +424,10 @@ impl Builder {
         let mut seen = BTreeMap::new();
         for error in result.validation_errors() {
             let finding = text.cedar_error(error, "this rule does not fit what effects are");
-            seen.insert((finding.line, finding.column, finding.what.clone()), finding);
+            seen.insert(
+                (finding.line, finding.column, finding.what.clone()),
+                finding,
+            );
         }
         self.findings.extend(seen.into_values());
     }
@@ -359,7 +435,10 @@ impl Builder {
 
 /// `policy12` -> 12: the order in the text.
 fn number(id: &PolicyId) -> usize {
-    AsRef::<str>::as_ref(id).trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
+    AsRef::<str>::as_ref(id)
+        .trim_start_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .unwrap_or(0)
 }
 
 impl RuleText<'_> {
@@ -379,19 +458,29 @@ impl RuleText<'_> {
         let label = error.labels().and_then(|mut labels| labels.next());
         let (at, length) = label
             .as_ref()
-            .map_or((0, self.cedar.trim_end().len()), |label| (label.offset(), label.len()));
+            .map_or((0, self.cedar.trim_end().len()), |label| {
+                (label.offset(), label.len())
+            });
         let here = label.and_then(|label| label.label().map(str::to_string));
         let said = cleaned(&error.to_string());
-        let finding =
-            self.wrong(at, length, format!("{what}: {said}"), here.as_deref().unwrap_or("here"));
+        let finding = self.wrong(
+            at,
+            length,
+            format!("{what}: {said}"),
+            here.as_deref().unwrap_or("here"),
+        );
         let words = words_of_schema();
         let wrong_word = self.cedar.get(at..at + length).unwrap_or_default();
-        let last = wrong_word.rsplit(['.', ':', '"']).find(|s| !s.is_empty()).unwrap_or_default();
+        let last = wrong_word
+            .rsplit(['.', ':', '"'])
+            .find(|s| !s.is_empty())
+            .unwrap_or_default();
         match error.help() {
             Some(help) => finding.help(help.to_string()),
             None => match nearest(last, words.iter().copied()) {
                 Some(near) if near != last => finding.help(format!("did you mean `{near}`?")),
-                _ => finding.help("docs/policy.md lists the actions, attributes and context of rules"),
+                _ => finding
+                    .help("docs/policy.md lists the actions, attributes and context of rules"),
             },
         }
     }

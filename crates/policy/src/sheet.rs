@@ -102,7 +102,11 @@ pub(crate) struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { sensitive: true, parties: true, executes: None }
+        Self {
+            sensitive: true,
+            parties: true,
+            executes: None,
+        }
     }
 }
 
@@ -117,12 +121,16 @@ impl Sheet {
         }
         let mut top = Table::new("", parsed.get_ref(), parsed.span());
         let mut sheet = Self::default();
-        if let Some(mut table) = top.take("task").and_then(|item| document.table(item, "[task]")) {
+        if let Some(mut table) = top
+            .take("task")
+            .and_then(|item| document.table(item, "[task]"))
+        {
             sheet.task = table.take("trusted").and_then(|item| kinds(document, item));
             table.finish(document, &[]);
         }
-        if let Some(mut table) =
-            top.take("workspace").and_then(|item| document.table(item, "[workspace]"))
+        if let Some(mut table) = top
+            .take("workspace")
+            .and_then(|item| document.table(item, "[workspace]"))
         {
             sheet.workspace = table.take("trusted").and_then(|item| kinds(document, item));
             sheet.workspace_except = patterns(document, table.take("except"));
@@ -152,40 +160,61 @@ impl Sheet {
         if let Some(item) = top.take("rules") {
             sheet.rule_files = document.strings(item, "\"rules.cedar\"");
         }
-        if let Some(mut table) = top.take("net").and_then(|item| document.table(item, "[net]")) {
+        if let Some(mut table) = top
+            .take("net")
+            .and_then(|item| document.table(item, "[net]"))
+        {
             if let Some(item) = table.take("roots") {
                 sheet.roots = document.strings(item, "[\"ca.pem\"]");
             }
             table.finish(document, &[]);
         }
-        if let Some(table) = top.take("agent").and_then(|item| document.table(item, "[agent]")) {
+        if let Some(table) = top
+            .take("agent")
+            .and_then(|item| document.table(item, "[agent]"))
+        {
             sheet.agent = agent(document, table);
         }
-        if let Some(mut table) =
-            top.take("speculation").and_then(|item| document.table(item, "[speculation]"))
+        if let Some(mut table) = top
+            .take("speculation")
+            .and_then(|item| document.table(item, "[speculation]"))
         {
             sheet.speculation = table.take("mode").and_then(|item| {
                 let word = document.string(item, "\"conservative\"")?;
-                document.one_of(&word, "mode", &["conservative", "matched"], |word| match word {
-                    "conservative" => Some(Speculation::Conservative),
-                    "matched" => Some(Speculation::Matched),
-                    _ => None,
-                })
+                document.one_of(
+                    &word,
+                    "mode",
+                    &["conservative", "matched"],
+                    |word| match word {
+                        "conservative" => Some(Speculation::Conservative),
+                        "matched" => Some(Speculation::Matched),
+                        _ => None,
+                    },
+                )
             });
             table.finish(document, &[]);
         }
-        if let Some(table) = top.take("limits").and_then(|item| document.table(item, "[limits]")) {
+        if let Some(table) = top
+            .take("limits")
+            .and_then(|item| document.table(item, "[limits]"))
+        {
             sheet.limits(document, table);
         }
-        if let Some(mut table) = top.take("oracle").and_then(|item| document.table(item, "[oracle]"))
+        if let Some(mut table) = top
+            .take("oracle")
+            .and_then(|item| document.table(item, "[oracle]"))
         {
-            sheet.oracle = table.take("default").and_then(|item| document.string(item, "\"ask\""));
+            sheet.oracle = table
+                .take("default")
+                .and_then(|item| document.string(item, "\"ask\""));
             sheet.deadline_s = table
                 .take("deadline")
                 .and_then(|item| quantity(document, item, &DURATIONS, "\"60s\""));
             table.finish(document, &[("timeout", "write `deadline`")]);
         }
-        if let Some(table) = top.take("defaults").and_then(|item| document.table(item, "[defaults]"))
+        if let Some(table) = top
+            .take("defaults")
+            .and_then(|item| document.table(item, "[defaults]"))
         {
             sheet.defaults = defaults(document, table);
         }
@@ -200,19 +229,25 @@ impl Sheet {
                 ("providers", "write `[[provider]]` for each of them"),
                 ("credentials", "write `[[credential]]` for each of them"),
                 ("execute", "write `[[executes]]`"),
-                ("permit", "rules only refuse; name a `[[party]]` with `allow` to let requests out"),
+                (
+                    "permit",
+                    "rules only refuse; name a `[[party]]` with `allow` to let requests out",
+                ),
             ],
         );
         sheet
     }
 
     fn limits<'a>(&mut self, document: &Document<'a>, mut table: Table<'a>) {
-        self.holds_max =
-            table.take("holds").and_then(|item| document.number(item, 1..1_000_001, "10000"));
-        self.bytes_max =
-            table.take("bytes").and_then(|item| quantity(document, item, &SIZES, "\"4GiB\""));
-        self.age_s_max =
-            table.take("age").and_then(|item| quantity(document, item, &DURATIONS, "\"7d\""));
+        self.holds_max = table
+            .take("holds")
+            .and_then(|item| document.number(item, 1..1_000_001, "10000"));
+        self.bytes_max = table
+            .take("bytes")
+            .and_then(|item| quantity(document, item, &SIZES, "\"4GiB\""));
+        self.age_s_max = table
+            .take("age")
+            .and_then(|item| quantity(document, item, &DURATIONS, "\"7d\""));
         table.finish(document, &[]);
     }
 
@@ -220,17 +255,33 @@ impl Sheet {
         for table in all(document, top, "preset", "[[preset]]") {
             self.presets.extend(party::party(document, table));
         }
-        if let Some(mut table) = top.take("state").and_then(|item| document.table(item, "[state]")) {
+        if let Some(mut table) = top
+            .take("state")
+            .and_then(|item| document.table(item, "[state]"))
+        {
             self.state_executes = patterns(document, table.take("executes"));
             self.state_except = patterns(document, table.take("except"));
             table.finish(document, &[]);
         }
         for mut table in all(document, top, "known", "[[known]]") {
-            let name = table.take("name").and_then(|item| document.string(item, "\"codex\""));
-            let mut list = |key| table.take(key).map(|item| document.strings(item, "[\"~/.codex\"]"));
-            let (state, seed) = (list("state").unwrap_or_default(), list("seed").unwrap_or_default());
+            let name = table
+                .take("name")
+                .and_then(|item| document.string(item, "\"codex\""));
+            let mut list = |key| {
+                table
+                    .take(key)
+                    .map(|item| document.strings(item, "[\"~/.codex\"]"))
+            };
+            let (state, seed) = (
+                list("state").unwrap_or_default(),
+                list("seed").unwrap_or_default(),
+            );
             table.finish(document, &[]);
-            self.known.extend(name.map(|name| KnownEntry { name: name.text, state, seed }));
+            self.known.extend(name.map(|name| KnownEntry {
+                name: name.text,
+                state,
+                seed,
+            }));
         }
     }
 }
@@ -241,13 +292,17 @@ fn all<'a>(
     key: &'a str,
     name: &'a str,
 ) -> Vec<Table<'a>> {
-    top.take(key).map(|item| document.tables(item, name)).unwrap_or_default()
+    top.take(key)
+        .map(|item| document.tables(item, name))
+        .unwrap_or_default()
 }
 
 /// `true`, `false` or a list of kinds.
 fn kinds(document: &Document<'_>, item: Item<'_>) -> Option<KindSet> {
     if item.is_bool() {
-        return document.boolean(item).map(|all| if all { KindSet::ALL } else { KindSet::NONE });
+        return document
+            .boolean(item)
+            .map(|all| if all { KindSet::ALL } else { KindSet::NONE });
     }
     if !item.is_string_or_list() {
         document.wrong_help(
@@ -259,12 +314,17 @@ fn kinds(document: &Document<'_>, item: Item<'_>) -> Option<KindSet> {
         return None;
     }
     let names = Kind::ALL.map(Kind::name);
-    Some(document.strings(item, "[\"path\"]").iter().fold(KindSet::NONE, |set, word| {
-        match document.one_of(word, "kind of value", &names, Kind::parse) {
-            Some(kind) => set.union(KindSet::of(&[kind])),
-            None => set,
-        }
-    }))
+    Some(
+        document
+            .strings(item, "[\"path\"]")
+            .iter()
+            .fold(KindSet::NONE, |set, word| {
+                match document.one_of(word, "kind of value", &names, Kind::parse) {
+                    Some(kind) => set.union(KindSet::of(&[kind])),
+                    None => set,
+                }
+            }),
+    )
 }
 
 fn level(document: &Document<'_>, item: Item<'_>) -> Option<Level> {
@@ -289,17 +349,38 @@ pub(crate) fn patterns(document: &Document<'_>, item: Option<Item<'_>>) -> Vec<W
 fn pattern_is_sound(document: &Document<'_>, word: &Word) -> bool {
     let text = word.text.as_str();
     let wrong = if text.contains(" !") {
-        Some(("a pattern cannot hold ` !`", "write exceptions into `except = [...]`"))
+        Some((
+            "a pattern cannot hold ` !`",
+            "write exceptions into `except = [...]`",
+        ))
     } else if text.split('/').any(|part| part == "..") {
-        Some(("a pattern cannot leave its tree with `..`", "write the path below the workspace"))
-    } else if text.split('/').any(|part| part.contains("**") && part != "**") {
-        Some(("`**` stands for whole components", "write `**/name` or `dir/**`, or one `*`"))
+        Some((
+            "a pattern cannot leave its tree with `..`",
+            "write the path below the workspace",
+        ))
+    } else if text
+        .split('/')
+        .any(|part| part.contains("**") && part != "**")
+    {
+        Some((
+            "`**` stands for whole components",
+            "write `**/name` or `dir/**`, or one `*`",
+        ))
     } else if text.starts_with("~") && !text.starts_with("~/") {
-        Some(("`~` stands for your home only before a slash", "write `~/.codex/...`"))
+        Some((
+            "`~` stands for your home only before a slash",
+            "write `~/.codex/...`",
+        ))
     } else if text.contains(['{', '[']) {
-        Some(("`{` and `[` have no meaning in a pattern", "write one pattern for each case, or `?` for one character"))
+        Some((
+            "`{` and `[` have no meaning in a pattern",
+            "write one pattern for each case, or `?` for one character",
+        ))
     } else if text.chars().any(char::is_control) || text.starts_with("./") {
-        Some(("this is not a path pattern", "write it as it reads below the workspace: `docs/**`"))
+        Some((
+            "this is not a path pattern",
+            "write it as it reads below the workspace: `docs/**`",
+        ))
     } else {
         None
     };
@@ -328,7 +409,12 @@ fn of<'a>(document: &Document<'a>, table: &mut Table<'a>, name: &str) -> Vec<Of>
         of.extend(party::hosts(document, item).into_iter().map(Of::Party));
     }
     if let Some(item) = tool {
-        of.extend(document.strings(item, "\"search\"").into_iter().map(Of::Tool));
+        of.extend(
+            document
+                .strings(item, "\"search\"")
+                .into_iter()
+                .map(Of::Tool),
+        );
     }
     of
 }
@@ -347,8 +433,18 @@ fn source<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<SourceEnt
         );
     }
     let trusted = trusted.and_then(|item| kinds(document, item));
-    table.finish(document, &[("host", "write `party`"), ("level", "a level belongs into `[[sensitive]]`")]);
-    Some(SourceEntry { of, except, trusted: trusted? })
+    table.finish(
+        document,
+        &[
+            ("host", "write `party`"),
+            ("level", "a level belongs into `[[sensitive]]`"),
+        ],
+    );
+    Some(SourceEntry {
+        of,
+        except,
+        trusted: trusted?,
+    })
 }
 
 fn sensitive<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<SensitiveEntry> {
@@ -368,7 +464,9 @@ fn executes<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<Execute
         .take("group")
         .and_then(|item| document.string(item, "\"build\""))
         .map(|word| word.text);
-    let place = table.take("place").and_then(|item| document.string(item, "\"deploy script\""));
+    let place = table
+        .take("place")
+        .and_then(|item| document.string(item, "\"deploy script\""));
     let path = table.take("path");
     if path.is_none() {
         document.wrong_help(
@@ -380,10 +478,19 @@ fn executes<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<Execute
     }
     let paths = patterns(document, path);
     let except = patterns(document, table.take("except"));
-    let runs = table.take("runs").and_then(|item| document.boolean(item)).unwrap_or(true);
+    let runs = table
+        .take("runs")
+        .and_then(|item| document.boolean(item))
+        .unwrap_or(true);
     table.finish(document, &[("name", "write `place`")]);
     let place = place.map_or_else(|| "named by the policy".to_string(), |word| word.text);
-    Some(ExecutesEntry { group, place, paths, except, runs })
+    Some(ExecutesEntry {
+        group,
+        place,
+        paths,
+        except,
+        runs,
+    })
 }
 
 fn rule<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<RuleEntry> {
@@ -401,11 +508,21 @@ fn rule<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<RuleEntry> 
             "write `cedar = '''forbid(principal, action, resource);'''`",
         );
     }
-    table.finish(document, &[("permit", "rules only refuse"), ("forbid", "write `cedar = '''forbid(...);'''`")]);
+    table.finish(
+        document,
+        &[
+            ("permit", "rules only refuse"),
+            ("forbid", "write `cedar = '''forbid(...);'''`"),
+        ],
+    );
     let name = name.and_then(|item| document.string(item, "\"no-uploads\""));
     let example = "'''forbid(principal, action, resource);'''";
     let cedar = cedar.and_then(|item| document.string(item, example));
-    Some(RuleEntry { name: name?, says, cedar: cedar? })
+    Some(RuleEntry {
+        name: name?,
+        says,
+        cedar: cedar?,
+    })
 }
 
 fn agent<'a>(document: &Document<'a>, mut table: Table<'a>) -> AgentEntry {
@@ -414,8 +531,9 @@ fn agent<'a>(document: &Document<'a>, mut table: Table<'a>) -> AgentEntry {
     let seed = list("seed", "[\"~/.gitconfig\"]");
     let env = list("env", "[\"CARGO_TERM_COLOR\"]").unwrap_or_default();
     let expose = list("expose", "[\"/opt/tools\"]").unwrap_or_default();
-    let nested_namespaces =
-        table.take("nested_namespaces").and_then(|item| document.boolean(item));
+    let nested_namespaces = table
+        .take("nested_namespaces")
+        .and_then(|item| document.boolean(item));
     table.finish(
         document,
         &[
@@ -426,7 +544,10 @@ fn agent<'a>(document: &Document<'a>, mut table: Table<'a>) -> AgentEntry {
         ],
     );
     for word in &env {
-        let sound = word.text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '*');
+        let sound = word
+            .text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '*');
         if !sound {
             document.wrong_help(
                 word.span.clone(),
@@ -436,22 +557,38 @@ fn agent<'a>(document: &Document<'a>, mut table: Table<'a>) -> AgentEntry {
             );
         }
     }
-    AgentEntry { state, seed, env, expose, nested_namespaces }
+    AgentEntry {
+        state,
+        seed,
+        env,
+        expose,
+        nested_namespaces,
+    }
 }
 
 fn defaults<'a>(document: &Document<'a>, mut table: Table<'a>) -> Defaults {
-    let mut flag =
-        |key| table.take(key).and_then(|item| document.boolean(item)).unwrap_or(true);
+    let mut flag = |key| {
+        table
+            .take(key)
+            .and_then(|item| document.boolean(item))
+            .unwrap_or(true)
+    };
     let (sensitive, parties) = (flag("sensitive"), flag("parties"));
     let executes = table.take("executes").and_then(|item| {
         if item.is_bool() {
-            document.boolean(item).and_then(|all| if all { None } else { Some(Vec::new()) })
+            document
+                .boolean(item)
+                .and_then(|all| if all { None } else { Some(Vec::new()) })
         } else {
             Some(document.strings(item, "[\"git\", \"ci\"]"))
         }
     });
     table.finish(document, &[]);
-    Defaults { sensitive, parties, executes }
+    Defaults {
+        sensitive,
+        parties,
+        executes,
+    }
 }
 
 const SIZES: [(&str, u64); 7] = [
@@ -479,14 +616,24 @@ fn quantity(
     let word = document.string(item, example)?;
     let digits = word.text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = word.text.get(digits.len()..).unwrap_or_default().trim();
-    let factor = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, n)| *n);
-    let value = digits.parse::<u64>().ok().zip(factor).and_then(|(n, factor)| n.checked_mul(factor));
+    let factor = units
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+        .map(|(_, n)| *n);
+    let value = digits
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(n, factor)| n.checked_mul(factor));
     if value.is_none_or(|value| value == 0) {
         document.wrong_help(
             word.span,
             format!("`{}` is not an amount", word.text),
             "a number and a unit belong here",
-            format!("write {example}; units are {}", listed(units.iter().map(|(name, _)| *name))),
+            format!(
+                "write {example}; units are {}",
+                listed(units.iter().map(|(name, _)| *name))
+            ),
         );
         return None;
     }

@@ -1,4 +1,11 @@
 //! What keys come to mean: trees, patterns below the home, parties, credentials, presets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::fs;
 
@@ -24,14 +31,25 @@ impl World {
 }
 
 fn at(tree: &str, path: &str) -> Source {
-    Source::Location { tree: tree.to_string(), path: path.to_string() }
+    Source::Location {
+        tree: tree.to_string(),
+        path: path.to_string(),
+    }
 }
 
 #[test]
 fn known_agents_have_their_state_and_nothing_of_it_runs_unseen() {
     let loaded = world(&[".codex", ".claude", ".config/opencode"]).load("");
-    let names: Vec<&str> = loaded.agent.state.iter().map(|tree| tree.name.as_str()).collect();
-    assert_eq!(names, ["home:.codex", "home:.claude", "home:.config+opencode"]);
+    let names: Vec<&str> = loaded
+        .agent
+        .state
+        .iter()
+        .map(|tree| tree.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["home:.codex", "home:.claude", "home:.config+opencode"]
+    );
     let kernel = &loaded.kernel;
     for (tree, path, runs) in [
         ("home:.codex", "config.toml", true),
@@ -53,11 +71,23 @@ fn known_agents_have_their_state_and_nothing_of_it_runs_unseen() {
         ("home:.config+opencode", "opencode.json", true),
     ] {
         assert_eq!(kernel.executes(tree, path).is_some(), runs, "{tree}/{path}");
-        assert!(kernel.trusted_kinds(&at(tree, path)).contains(Kind::Path), "{tree}/{path}");
+        assert!(
+            kernel.trusted_kinds(&at(tree, path)).contains(Kind::Path),
+            "{tree}/{path}"
+        );
     }
-    assert_eq!(kernel.sensitivity(&at("home:.codex", "auth.json")), Level::Critical);
-    assert_eq!(kernel.sensitivity(&at("home:.codex", "sub/auth.json")), Level::Public);
-    assert_eq!(kernel.sensitivity(&at("workspace", "auth.json")), Level::Public);
+    assert_eq!(
+        kernel.sensitivity(&at("home:.codex", "auth.json")),
+        Level::Critical
+    );
+    assert_eq!(
+        kernel.sensitivity(&at("home:.codex", "sub/auth.json")),
+        Level::Public
+    );
+    assert_eq!(
+        kernel.sensitivity(&at("workspace", "auth.json")),
+        Level::Public
+    );
     assert_eq!(kernel.executes("workspace", "config.toml"), None);
 }
 
@@ -65,7 +95,12 @@ fn known_agents_have_their_state_and_nothing_of_it_runs_unseen() {
 fn a_known_agent_sees_only_its_own_state() {
     let loaded = world(&[".codex", ".claude"]).load("");
     let names = |program: &str| -> Vec<String> {
-        loaded.agent.state_for(program).iter().map(|tree| tree.name.clone()).collect()
+        loaded
+            .agent
+            .state_for(program)
+            .iter()
+            .map(|tree| tree.name.clone())
+            .collect()
     };
     assert_eq!(names("/usr/bin/codex"), ["home:.codex"]);
     assert_eq!(names("bash"), ["home:.codex", "home:.claude"]);
@@ -82,15 +117,33 @@ fn patterns_below_the_home_point_into_state_trees() {
          \"~/.codex/x\"\nplace = \"mine\"\n[[executes]]\npath = \"~/.codex/prompts\"\nruns = false\n",
     );
     let kernel = loaded.kernel;
-    assert!(kernel.trusted_kinds(&at("home:.codex", "notes.md")).contains(Kind::Host));
-    assert!(!kernel.trusted_kinds(&at("home:.codex", "a/notes.md")).contains(Kind::Host));
-    assert!(!kernel.trusted_kinds(&at("workspace", "notes.md")).contains(Kind::Host));
-    assert_eq!(kernel.sensitivity(&at("home:.config+tool", "any")), Level::Internal);
+    assert!(
+        kernel
+            .trusted_kinds(&at("home:.codex", "notes.md"))
+            .contains(Kind::Host)
+    );
+    assert!(
+        !kernel
+            .trusted_kinds(&at("home:.codex", "a/notes.md"))
+            .contains(Kind::Host)
+    );
+    assert!(
+        !kernel
+            .trusted_kinds(&at("workspace", "notes.md"))
+            .contains(Kind::Host)
+    );
+    assert_eq!(
+        kernel.sensitivity(&at("home:.config+tool", "any")),
+        Level::Internal
+    );
     assert_eq!(kernel.sensitivity(&at("home:.codex", "any")), Level::Public);
     assert_eq!(kernel.executes("home:.codex", "x"), Some("mine"));
     assert_eq!(kernel.executes("workspace", "x"), None);
     assert_eq!(kernel.executes("home:.codex", "prompts/a.md"), None);
-    assert_eq!(kernel.executes("home:.codex", "skills/a.md"), Some("agent configuration"));
+    assert_eq!(
+        kernel.executes("home:.codex", "skills/a.md"),
+        Some("agent configuration")
+    );
 }
 
 #[test]
@@ -102,13 +155,31 @@ fn exceptions_hold() {
              false\n[defaults]\nexecutes = [\"build\"]\n",
         )
         .kernel;
-    assert!(kernel.trusted_kinds(&at("workspace", "a/b")).contains(Kind::Host));
-    assert!(kernel.trusted_kinds(&at("workspace", "a/vendor/b")).is_empty());
-    assert_eq!(kernel.sensitivity(&at("workspace", "data/x")), Level::Confidential);
-    assert_eq!(kernel.sensitivity(&at("workspace", "data/public/x")), Level::Public);
+    assert!(
+        kernel
+            .trusted_kinds(&at("workspace", "a/b"))
+            .contains(Kind::Host)
+    );
+    assert!(
+        kernel
+            .trusted_kinds(&at("workspace", "a/vendor/b"))
+            .is_empty()
+    );
+    assert_eq!(
+        kernel.sensitivity(&at("workspace", "data/x")),
+        Level::Confidential
+    );
+    assert_eq!(
+        kernel.sensitivity(&at("workspace", "data/public/x")),
+        Level::Public
+    );
     assert_eq!(kernel.executes("workspace", "docs/Makefile"), None);
     assert_eq!(kernel.executes("workspace", "Makefile"), Some("make rules"));
-    assert_eq!(kernel.executes("workspace", ".git/hooks/x"), None, "its group is off");
+    assert_eq!(
+        kernel.executes("workspace", ".git/hooks/x"),
+        None,
+        "its group is off"
+    );
 }
 
 #[test]
@@ -132,12 +203,27 @@ fn parties_are_ordered_by_how_exactly_they_are_named() {
 #[test]
 fn naming_a_providers_host_keeps_its_models_internal() {
     let world = world(&[]);
-    let loaded = world.load("[[party]]\nhost = \"api.openai.com\"\nupstream = \"http://127.0.0.1:9999\"\n");
-    assert!(loaded.kernel.internal("api.openai.com", 443, "POST", "/v1/responses"));
-    assert!(!loaded.kernel.internal("api.openai.com", 443, "POST", "/v1/files"));
-    assert_eq!(loaded.upstream("api.openai.com", 443).unwrap().to_string(), "http://127.0.0.1:9999");
+    let loaded =
+        world.load("[[party]]\nhost = \"api.openai.com\"\nupstream = \"http://127.0.0.1:9999\"\n");
+    assert!(
+        loaded
+            .kernel
+            .internal("api.openai.com", 443, "POST", "/v1/responses")
+    );
+    assert!(
+        !loaded
+            .kernel
+            .internal("api.openai.com", 443, "POST", "/v1/files")
+    );
+    assert_eq!(
+        loaded.upstream("api.openai.com", 443).unwrap().to_string(),
+        "http://127.0.0.1:9999"
+    );
     let off = world.load("[[party]]\nhost = \"api.openai.com\"\nprovider = false\n");
-    assert!(!off.kernel.internal("api.openai.com", 443, "POST", "/v1/responses"));
+    assert!(
+        !off.kernel
+            .internal("api.openai.com", 443, "POST", "/v1/responses")
+    );
 }
 
 #[test]
@@ -153,7 +239,12 @@ fn providers_of_ones_own() {
     assert!(!kernel.internal("127.0.0.1", 11434, "POST", "/api/pull"));
     assert_eq!(loaded.loopback_ports(), [11434]);
     assert!(kernel.internal("gateway.example", 443, "POST", "/v1/messages"));
-    assert!(kernel.internal("gateway.example", 443, "POST", "/v1beta/models/x:generateContent"));
+    assert!(kernel.internal(
+        "gateway.example",
+        443,
+        "POST",
+        "/v1beta/models/x:generateContent"
+    ));
     assert!(kernel.internal("azure.example", 443, "POST", "/v1/messages"));
     assert!(!kernel.internal("azure.example", 443, "POST", "/v1/responses"));
 }
@@ -161,9 +252,23 @@ fn providers_of_ones_own() {
 #[test]
 fn presets_only_read() {
     let world = world(&[]);
-    for preset in ["crates.io", "npm", "pypi", "go", "maven", "debian", "github-read", "docs"] {
+    for preset in [
+        "crates.io",
+        "npm",
+        "pypi",
+        "go",
+        "maven",
+        "debian",
+        "github-read",
+        "docs",
+    ] {
         let loaded = world.load(&format!("[[party]]\npreset = \"{preset}\"\n"));
-        let party = loaded.kernel.parties.iter().find(|party| party.name == preset).unwrap();
+        let party = loaded
+            .kernel
+            .parties
+            .iter()
+            .find(|party| party.name == preset)
+            .unwrap();
         assert_eq!(party.gate, Gate::Host, "{preset}");
         assert_eq!(party.clearance, Level::Public, "{preset}");
         assert_eq!(party.methods, ["GET", "HEAD"], "{preset}");
@@ -183,23 +288,44 @@ fn credentials_go_to_their_hosts_only() {
          \"GITHUB_TOKEN\"\nhosts = [\"api.github.com\"]\nplaceholder = \"ghp_\"\n",
     );
     let hosts = |env: &str| -> Vec<String> {
-        let of = loaded.credentials.iter().find(|credential| credential.env == env).unwrap();
+        let of = loaded
+            .credentials
+            .iter()
+            .find(|credential| credential.env == env)
+            .unwrap();
         of.hosts.iter().map(|host| host.0.clone()).collect()
     };
-    assert_eq!(hosts("OPENAI_API_KEY"), ["gateway.example"], "what the file says is all that counts");
+    assert_eq!(
+        hosts("OPENAI_API_KEY"),
+        ["gateway.example"],
+        "what the file says is all that counts"
+    );
     assert_eq!(hosts("ANTHROPIC_API_KEY"), ["api.anthropic.com"]);
-    let github = loaded.credentials.iter().find(|credential| credential.env == "GITHUB_TOKEN").unwrap();
+    let github = loaded
+        .credentials
+        .iter()
+        .find(|credential| credential.env == "GITHUB_TOKEN")
+        .unwrap();
     let placeholder = github.placeholder(&[7; 16]);
-    assert!(placeholder.starts_with("ghp_kairos-placeholder-0707"), "{placeholder}");
+    assert!(
+        placeholder.starts_with("ghp_kairos-placeholder-0707"),
+        "{placeholder}"
+    );
 }
 
 #[test]
 fn what_is_in_force_in_words() {
     let world = world(&[".codex"]);
-    let loaded = world.load(include_str!("good.toml").replace("executes = [\"git\", \"ci\", \"agent\"]", "").as_str());
+    let loaded = world.load(
+        include_str!("good.toml")
+            .replace("executes = [\"git\", \"ci\", \"agent\"]", "")
+            .as_str(),
+    );
     let mut report = loaded.report();
     report.epoch = "0".repeat(64);
-    let words = report.to_string().replace(world.0.path().to_str().unwrap(), "DIR");
+    let words = report
+        .to_string()
+        .replace(world.0.path().to_str().unwrap(), "DIR");
     insta::assert_snapshot!(words);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["rules"], serde_json::json!(["no-publishing"]));

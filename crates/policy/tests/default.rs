@@ -1,4 +1,11 @@
 //! What is in force without any file.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::path::Path;
 
@@ -10,18 +17,34 @@ fn default() -> policy::Loaded {
 }
 
 fn at(path: &str) -> Source {
-    Source::Location { tree: "workspace".to_string(), path: path.to_string() }
+    Source::Location {
+        tree: "workspace".to_string(),
+        path: path.to_string(),
+    }
 }
 
 #[test]
 fn the_task_is_trusted_for_all_and_the_workspace_for_paths() {
     let kernel = default().kernel;
     for kind in Kind::ALL {
-        assert!(kernel.trusted_kinds(&Source::Task).contains(kind), "{}", kind.name());
+        assert!(
+            kernel.trusted_kinds(&Source::Task).contains(kind),
+            "{}",
+            kind.name()
+        );
         let expect = kind == Kind::Path;
-        assert_eq!(kernel.trusted_kinds(&at("README.md")).contains(kind), expect, "{}", kind.name());
+        assert_eq!(
+            kernel.trusted_kinds(&at("README.md")).contains(kind),
+            expect,
+            "{}",
+            kind.name()
+        );
     }
-    assert!(kernel.trusted_kinds(&Source::Party("example.org".to_string())).is_empty());
+    assert!(
+        kernel
+            .trusted_kinds(&Source::Party("example.org".to_string()))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -75,7 +98,10 @@ fn what_runs_unasked_is_known() {
         ("kairos.toml", Some("agent configuration")),
         (".envrc", Some("shell start file")),
         (".husky/pre-commit", Some("git hook")),
-        ("lib/site-packages/x.pth", Some("loaded by the interpreter at start")),
+        (
+            "lib/site-packages/x.pth",
+            Some("loaded by the interpreter at start"),
+        ),
         ("src/main.rs", None),
         ("tests/login.rs", None),
         ("README.md", None),
@@ -98,20 +124,39 @@ fn only_the_paths_of_models_are_internal() {
         ("api.openai.com", "POST", "/v1/files", false),
         ("api.openai.com", "POST", "/x/v1/responses", false),
         ("api.anthropic.com", "POST", "/v1/messages?beta=true", true),
-        ("api.anthropic.com", "POST", "/api/event_logging/batch", false),
+        (
+            "api.anthropic.com",
+            "POST",
+            "/api/event_logging/batch",
+            false,
+        ),
         ("chatgpt.com", "POST", "/backend-api/codex/responses", true),
-        ("chatgpt.com", "POST", "/backend-api/codex/analytics-events/events", false),
+        (
+            "chatgpt.com",
+            "POST",
+            "/backend-api/codex/analytics-events/events",
+            false,
+        ),
         (
             "generativelanguage.googleapis.com",
             "POST",
             "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
             true,
         ),
-        ("x.openai.azure.com", "POST", "/openai/deployments/gpt/chat/completions?api-version=1", true),
+        (
+            "x.openai.azure.com",
+            "POST",
+            "/openai/deployments/gpt/chat/completions?api-version=1",
+            true,
+        ),
         ("api.deepseek.com", "POST", "/chat/completions", true),
         ("evil.example", "POST", "/v1/responses", false),
     ] {
-        assert_eq!(kernel.internal(host, 443, method, path), expect, "{method} {host}{path}");
+        assert_eq!(
+            kernel.internal(host, 443, method, path),
+            expect,
+            "{method} {host}{path}"
+        );
     }
 }
 

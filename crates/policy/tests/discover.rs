@@ -1,4 +1,11 @@
 //! Which policy is in force, and that a planted one never is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -57,10 +64,13 @@ fn a_planted_file_is_not_in_force_and_that_is_told() {
     let found = discover(&world.places, None).unwrap();
     assert_eq!(found.from, PolicyOrigin::Default);
     insta::assert_snapshot!(world.told(&found.note.unwrap()));
-    let kinds = found.loaded.kernel.trusted_kinds(&kernel::Source::Location {
-        tree: "workspace".to_string(),
-        path: "x".to_string(),
-    });
+    let kinds = found
+        .loaded
+        .kernel
+        .trusted_kinds(&kernel::Source::Location {
+            tree: "workspace".to_string(),
+            path: "x".to_string(),
+        });
     assert!(!kinds.contains(kernel::Kind::Host));
 }
 
@@ -92,10 +102,18 @@ fn the_files_it_names_are_approved_with_it() {
     let world = world();
     let rules = world.places.workspace.join("r.cedar");
     world.plant("rules = \"r.cedar\"\n");
-    fs::write(&rules, "forbid(principal, action, resource) when { context.bytes > 10 };").unwrap();
+    fs::write(
+        &rules,
+        "forbid(principal, action, resource) when { context.bytes > 10 };",
+    )
+    .unwrap();
     trust(&world.places).unwrap();
     assert_eq!(world.from(), PolicyOrigin::Workspace);
-    fs::write(&rules, "forbid(principal, action, resource) when { context.bytes > 99 };").unwrap();
+    fs::write(
+        &rules,
+        "forbid(principal, action, resource) when { context.bytes > 99 };",
+    )
+    .unwrap();
     assert!(discover(&world.places, None).is_err());
 }
 
@@ -107,7 +125,10 @@ fn an_approval_is_for_one_workspace() {
     let other = world.dir.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("kairos.toml"), WIDE).unwrap();
-    let places = Places { workspace: other, ..world.places.clone() };
+    let places = Places {
+        workspace: other,
+        ..world.places.clone()
+    };
     assert_eq!(discover(&places, None).unwrap().from, PolicyOrigin::Default);
 }
 
@@ -151,7 +172,11 @@ fn what_a_session_recorded_is_the_same_policy_later() {
     fs::create_dir_all(world.places.home.join(".codex")).unwrap();
     world.plant("rules = \"r.cedar\"\n[agent]\nstate = [\"~/.codex\"]\n");
     let rules = world.places.workspace.join("r.cedar");
-    fs::write(&rules, "@name(\"big\")\nforbid(principal, action, resource) when { context.bytes > 10 };").unwrap();
+    fs::write(
+        &rules,
+        "@name(\"big\")\nforbid(principal, action, resource) when { context.bytes > 10 };",
+    )
+    .unwrap();
     let loaded = trust(&world.places).unwrap();
     // Whatever happens to the files since.
     fs::remove_file(&rules).unwrap();
@@ -160,9 +185,21 @@ fn what_a_session_recorded_is_the_same_policy_later() {
     assert_eq!(again.kernel.epoch, loaded.kernel.epoch);
     assert_eq!(again.rules.names(), ["big"]);
     assert_eq!(again.agent, loaded.agent);
-    assert_eq!(format!("{:?}", again.kernel), format!("{:?}", loaded.kernel));
-    for damaged in ["", "{}", "null", &loaded.text[1..], &loaded.text.replace("\"version\":1", "\"version\":2")] {
+    assert_eq!(
+        format!("{:?}", again.kernel),
+        format!("{:?}", loaded.kernel)
+    );
+    for damaged in [
+        "",
+        "{}",
+        "null",
+        &loaded.text[1..],
+        &loaded.text.replace("\"version\":1", "\"version\":2"),
+    ] {
         assert!(recorded(damaged).is_err(), "{damaged:.40}");
     }
-    assert!(recorded(&loaded.text.replace("> 10", "> 99")).is_ok_and(|l| l.kernel.epoch != loaded.kernel.epoch));
+    assert!(
+        recorded(&loaded.text.replace("> 10", "> 99"))
+            .is_ok_and(|l| l.kernel.epoch != loaded.kernel.epoch)
+    );
 }

@@ -1,5 +1,12 @@
 //! The file that `kairos init` writes: it fits the repository and has no mistake, with its
 //! comments and with every commented key taken into force.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +30,8 @@ fn init_in(files: &[(&str, &str)], agents: &[&str]) -> (tempfile::TempDir, Strin
 fn load(dir: &Path, text: &str) -> policy::Loaded {
     let path = dir.join("workspace/kairos.toml");
     fs::write(&path, text).unwrap();
-    policy::load(Some(&path), &dir.join("workspace"), &dir.join("home")).unwrap_or_else(|e| panic!("{e}"))
+    policy::load(Some(&path), &dir.join("workspace"), &dir.join("home"))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 const RUST: &[(&str, &str)] = &[
@@ -32,7 +40,10 @@ const RUST: &[(&str, &str)] = &[
     (".env", "A=b"),
     (".env.example", "A="),
     ("deploy/server.pem", ""),
-    (".git/config", "[remote \"origin\"]\n\turl = git@github.com:owner/name.git\n"),
+    (
+        ".git/config",
+        "[remote \"origin\"]\n\turl = git@github.com:owner/name.git\n",
+    ),
 ];
 
 #[test]
@@ -41,7 +52,11 @@ fn a_repository_with_much_in_it() {
     insta::assert_snapshot!(text);
     let loaded = load(dir.path(), &text);
     for host in ["static.crates.io", "github.com"] {
-        assert_eq!(loaded.kernel.party(host, 443).unwrap().gate, kernel::policy::Gate::Host, "{host}");
+        assert_eq!(
+            loaded.kernel.party(host, 443).unwrap().gate,
+            kernel::policy::Gate::Host,
+            "{host}"
+        );
     }
 }
 
@@ -60,16 +75,24 @@ fn every_commented_line_of_policy_is_sound() {
         .lines()
         .map(|line| {
             let bare = line.strip_prefix("# ").unwrap_or(line);
-            let is_key = bare.split_once(" = ").is_some_and(|(key, _)| {
-                key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-            });
-            let is_rule = bare.starts_with("forbid(") || bare.starts_with("when {") || bare == "'''";
+            let is_key = bare
+                .split_once(" = ")
+                .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+            let is_rule =
+                bare.starts_with("forbid(") || bare.starts_with("when {") || bare == "'''";
             let is_table = bare.starts_with('[');
-            if is_key || is_rule || is_table { bare } else { line }
+            if is_key || is_rule || is_table {
+                bare
+            } else {
+                line
+            }
         })
         .collect();
     let live = live.join("\n");
-    assert!(live.contains("\n[[credential]]\n") && live.contains("\nforbid("), "{live}");
+    assert!(
+        live.contains("\n[[credential]]\n") && live.contains("\nforbid("),
+        "{live}"
+    );
     let loaded = load(dir.path(), &live);
     assert_eq!(loaded.rules.names(), ["no-publishing"]);
     assert_eq!(loaded.oracle.default.as_deref(), Some("ask"));

@@ -1,4 +1,11 @@
 //! What a policy with mistakes is answered with: where, what, and what to write instead.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::path::Path;
 
@@ -10,12 +17,18 @@ fn errors(text: &str) -> String {
     std::fs::write(&path, text).unwrap();
     match policy::load(Some(&path), dir.path(), dir.path()) {
         Ok(_) => format!("NO MISTAKE FOUND IN\n{text}"),
-        Err(errors) => errors.to_string().replace(dir.path().to_str().unwrap(), "DIR"),
+        Err(errors) => errors
+            .to_string()
+            .replace(dir.path().to_str().unwrap(), "DIR"),
     }
 }
 
 fn all(texts: &[&str]) -> String {
-    texts.iter().map(|text| errors(text)).collect::<Vec<_>>().join("\n\n────\n\n")
+    texts
+        .iter()
+        .map(|text| errors(text))
+        .collect::<Vec<_>>()
+        .join("\n\n────\n\n")
 }
 
 #[test]
@@ -28,7 +41,11 @@ fn several_at_once() {
 
 #[test]
 fn what_is_not_toml() {
-    insta::assert_snapshot!(all(&["[task\ntrusted = true\n", "task = = 3\n", "a = \"x\nb = 1\n"]));
+    insta::assert_snapshot!(all(&[
+        "[task\ntrusted = true\n",
+        "task = = 3\n",
+        "a = \"x\nb = 1\n"
+    ]));
 }
 
 #[test]
@@ -100,7 +117,9 @@ fn rules() {
     let texts = [
         rule("permit(principal, action, resource);"),
         rule("forbid(principal, action, resource) when { resource.host == }"),
-        rule("forbid(principal, action == Kairos::Action::\"request\", resource) when { resource.hots == \"x\" };"),
+        rule(
+            "forbid(principal, action == Kairos::Action::\"request\", resource) when { resource.hots == \"x\" };",
+        ),
         rule("forbid(principal, action == Kairos::Action::\"reqest\", resource);"),
         rule("forbid(principal, action, resource) when { context.rank > \"2\" };"),
         rule("forbid(principal, action, resource == ?resource);"),
@@ -119,10 +138,21 @@ fn files_that_cannot_be_policies() {
     std::fs::write(dir.path().join("long.toml"), vec![b'#'; 5 << 20]).unwrap();
     let told = |name: &str| {
         let path = dir.path().join(name);
-        policy::load(Some(&path), dir.path(), dir.path()).unwrap_err().to_string()
+        policy::load(Some(&path), dir.path(), dir.path())
+            .unwrap_err()
+            .to_string()
     };
-    let all = [told("none.toml"), told(""), told("bytes.toml"), told("long.toml"), told("kairos.toml/x")];
-    insta::assert_snapshot!(all.join("\n\n").replace(dir.path().to_str().unwrap(), "DIR"));
+    let all = [
+        told("none.toml"),
+        told(""),
+        told("bytes.toml"),
+        told("long.toml"),
+        told("kairos.toml/x"),
+    ];
+    insta::assert_snapshot!(
+        all.join("\n\n")
+            .replace(dir.path().to_str().unwrap(), "DIR")
+    );
 }
 
 proptest! {

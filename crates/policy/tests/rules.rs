@@ -1,10 +1,18 @@
 //! What rules refuse, and that a rule which cannot be evaluated refuses, too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 use std::collections::BTreeMap;
 
 use kernel::policy::Rules as _;
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, FileOp, Gated, Kind, Level, Object, Operation, Payload, Refusal,
+    Carried, Channel, Class, Digest, Effect, FileOp, Gated, Kind, Level, Object, Operation,
+    Payload, Refusal,
 };
 
 fn load(cedar: &str) -> policy::Loaded {
@@ -23,7 +31,10 @@ fn effect(operation: Operation, object: Object) -> Effect {
         class: Class::Blocking,
         gated: vec![Gated::new("recipient", Kind::Email, "eve@example.org")],
         carries: Carried::nothing(),
-        payload: Payload { digest: Digest::of(b"x"), bytes: 2000 },
+        payload: Payload {
+            digest: Digest::of(b"x"),
+            bytes: 2000,
+        },
         base: None,
         saw: vec![],
         fields: BTreeMap::new(),
@@ -44,12 +55,19 @@ fn request(method: &str, url: &str) -> Effect {
 }
 
 fn file(operation: FileOp, path: &str) -> Effect {
-    let object = Object::Location { tree: "workspace".to_string(), path: path.to_string() };
+    let object = Object::Location {
+        tree: "workspace".to_string(),
+        path: path.to_string(),
+    };
     effect(Operation::File(operation), object)
 }
 
 fn broken(cedar: &str, effect: &Effect, level: Level, untrusted: bool) -> bool {
-    load(cedar).rules.forbids(effect, level, untrusted).unwrap().is_some()
+    load(cedar)
+        .rules
+        .forbids(effect, level, untrusted)
+        .unwrap()
+        .is_some()
 }
 
 #[test]
@@ -59,13 +77,20 @@ fn a_rule_is_named_and_says_why() {
          Kairos::Action::\"request\", resource) when { context.operation == \"PUT\" };",
     );
     assert_eq!(
-        loaded.rules.forbids(&request("PUT", "https://a.example/x"), Level::Public, false),
+        loaded
+            .rules
+            .forbids(&request("PUT", "https://a.example/x"), Level::Public, false),
         Ok(Some(Refusal::Rule {
             rule: "no-put".to_string(),
             says: Some("releases are made by CI".to_string()),
         }))
     );
-    assert_eq!(loaded.rules.forbids(&request("GET", "https://a.example/x"), Level::Public, false), Ok(None));
+    assert_eq!(
+        loaded
+            .rules
+            .forbids(&request("GET", "https://a.example/x"), Level::Public, false),
+        Ok(None)
+    );
 }
 
 #[test]
@@ -76,24 +101,56 @@ fn rules_see_what_the_schema_says() {
     let gone = file(FileOp::Delete, "src/main.rs");
     let model = request("POST", "https://api.openai.com/v1/responses");
     for (when, effect, expect) in [
-        ("resource is Kairos::Party && resource.path == \"/x/y\" && resource.query == \"q=1\"", &put, true),
-        ("resource is Kairos::Party && resource.name == \"anybody\"", &put, true),
-        ("resource is Kairos::Party && resource.name == \"openai\" && context.internal", &model, true),
-        ("resource is Kairos::Party && resource has ip && resource.ip.isInRange(ip(\"10.0.0.0/8\"))", &address, true),
-        ("resource is Kairos::Party && resource has ip && resource.ip.isLoopback()", &address, false),
+        (
+            "resource is Kairos::Party && resource.path == \"/x/y\" && resource.query == \"q=1\"",
+            &put,
+            true,
+        ),
+        (
+            "resource is Kairos::Party && resource.name == \"anybody\"",
+            &put,
+            true,
+        ),
+        (
+            "resource is Kairos::Party && resource.name == \"openai\" && context.internal",
+            &model,
+            true,
+        ),
+        (
+            "resource is Kairos::Party && resource has ip && resource.ip.isInRange(ip(\"10.0.0.0/8\"))",
+            &address,
+            true,
+        ),
+        (
+            "resource is Kairos::Party && resource has ip && resource.ip.isLoopback()",
+            &address,
+            false,
+        ),
         ("resource is Kairos::Party && resource has ip", &put, false),
         ("context.executes", &hook, true),
         ("context.executes", &gone, false),
-        ("resource is Kairos::Location && resource.ext == \"rs\" && resource.name == \"main.rs\"", &gone, true),
+        (
+            "resource is Kairos::Location && resource.ext == \"rs\" && resource.name == \"main.rs\"",
+            &gone,
+            true,
+        ),
         ("action in Kairos::Action::\"file_change\"", &gone, true),
         ("action in Kairos::Action::\"network\"", &gone, false),
         ("action == Kairos::Action::\"file_delete\"", &gone, true),
         ("action == Kairos::Action::\"file_delete\"", &hook, false),
-        ("context.bytes > 1000 && context.class == \"blocking\"", &put, true),
+        (
+            "context.bytes > 1000 && context.class == \"blocking\"",
+            &put,
+            true,
+        ),
         ("context.gated.contains(\"eve@example.org\")", &put, true),
     ] {
         let cedar = format!("forbid(principal, action, resource) when {{ {when} }};");
-        assert_eq!(broken(&cedar, effect, Level::Public, false), expect, "{when}");
+        assert_eq!(
+            broken(&cedar, effect, Level::Public, false),
+            expect,
+            "{when}"
+        );
     }
 }
 
@@ -113,20 +170,32 @@ fn level_and_origin_reach_the_rules() {
 
 #[test]
 fn what_cannot_be_evaluated_refuses() {
-    let overflow = "forbid(principal, action, resource) when { context.bytes * 9223372036854775807 > 1 };";
+    let overflow =
+        "forbid(principal, action, resource) when { context.bytes * 9223372036854775807 > 1 };";
     let loaded = load(overflow);
-    let error = loaded.rules.forbids(&request("GET", "https://a.example/"), Level::Public, false);
+    let error = loaded
+        .rules
+        .forbids(&request("GET", "https://a.example/"), Level::Public, false);
     assert!(error.is_err(), "{error:?}");
 }
 
 #[test]
 fn odd_names_reach_the_rules_unharmed() {
     let odd = file(FileOp::Create, "a\"b\\c\u{0}\n{}.pem");
-    assert!(broken("forbid(principal, action, resource) when { context.bytes > 0 };", &odd, Level::Public, false));
+    assert!(broken(
+        "forbid(principal, action, resource) when { context.bytes > 0 };",
+        &odd,
+        Level::Public,
+        false
+    ));
 }
 
 #[test]
 fn rules_count_into_the_epoch() {
-    let rule = |n: u32| load(&format!("forbid(principal, action, resource) when {{ context.bytes > {n} }};"));
+    let rule = |n: u32| {
+        load(&format!(
+            "forbid(principal, action, resource) when {{ context.bytes > {n} }};"
+        ))
+    };
     assert_ne!(rule(1).kernel.epoch, rule(2).kernel.epoch);
 }

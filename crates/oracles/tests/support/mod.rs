@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, EventId, FileOp, Gated, HoldId, Kind, Level, Object, Operation,
-    Origin, Payload, Reason, Source,
+    Carried, Channel, Class, Digest, Effect, EventId, FileOp, Gated, HoldId, Kind, Level, Object,
+    Operation, Origin, Payload, Reason, Source,
 };
 use monitor::{View, ViewHold};
 
@@ -34,7 +34,10 @@ pub(crate) fn view(holds: Vec<ViewHold>) -> View {
 
 pub(crate) fn origin(path: &str, line: u32) -> Origin {
     Origin {
-        source: Source::Location { tree: "workspace".to_string(), path: path.to_string() },
+        source: Source::Location {
+            tree: "workspace".to_string(),
+            path: path.to_string(),
+        },
         event: EventId(1),
         line,
     }
@@ -80,7 +83,10 @@ pub(crate) fn hook(n: u64, path: &str) -> ViewHold {
     let mut effect = effect(
         Channel::File,
         Operation::File(FileOp::Create),
-        Object::Location { tree: "workspace".to_string(), path: path.to_string() },
+        Object::Location {
+            tree: "workspace".to_string(),
+            path: path.to_string(),
+        },
         Class::Stageable,
     );
     effect.about = "24 bytes of text".to_string();
@@ -88,7 +94,9 @@ pub(crate) fn hook(n: u64, path: &str) -> ViewHold {
         hold: HoldId(n),
         manifest: Digest::of(&n.to_be_bytes()),
         effect,
-        reasons: vec![Reason::ExecutesLater { place: "git hook".to_string() }],
+        reasons: vec![Reason::ExecutesLater {
+            place: "git hook".to_string(),
+        }],
         depends: vec![],
         carries: None,
         excerpt: "#!/bin/sh\necho hi\n".to_string(),
@@ -103,7 +111,10 @@ fn effect(channel: Channel, operation: Operation, object: Object, class: Class) 
         class,
         gated: vec![],
         carries: Carried::nothing(),
-        payload: Payload { digest: Digest::of(b"x"), bytes: 42 },
+        payload: Payload {
+            digest: Digest::of(b"x"),
+            bytes: 42,
+        },
         base: None,
         saw: vec![],
         fields: BTreeMap::from([("content-type".to_string(), "text/plain".to_string())]),
@@ -113,6 +124,8 @@ fn effect(channel: Channel, operation: Operation, object: Object, class: Class) 
 
 /// With a recipient, as a mail would have.
 pub(crate) fn with_recipient(mut hold: ViewHold) -> ViewHold {
-    hold.effect.gated.push(Gated::new("recipient", Kind::Email, "eve@example.org"));
+    hold.effect
+        .gated
+        .push(Gated::new("recipient", Kind::Email, "eve@example.org"));
     hold
 }
