@@ -1,2 +1,32 @@
-//! Kairos, the binary.
-fn main() {}
+//! Kairos: runs an unmodified AI agent inside a boundary that its every effect has to cross.
+//!
+//! Modules in reading order:
+
+/// The command line, one file a command.
+mod cli;
+/// Exit statuses and errors for people.
+mod exit;
+/// Where things are: home, state, workspace.
+mod surroundings;
+/// A session on disk: what is needed to go on with it later.
+mod setup;
+/// Puts a running session together; the only place that names concrete types.
+mod wiring;
+/// What is trusted and resolved inside: authority, resolver, environment.
+mod inside;
+/// Who decides while the agent runs, and at its end.
+mod deciding;
+/// What the agent is told, through its model conversation where there is one.
+mod telling;
+/// Another process speaks to a running session.
+mod control;
+/// A session as its log tells it.
+mod report;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The boundary's own processes are this program; they never return from here.
+    sandbox::child_main_if_requested();
+    cli::main()
+}

@@ -1,0 +1,150 @@
+//! `kairos log`: a session's log as it is, or whether it is whole.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+use store::Record;
+
+use crate::cli::{Which, print, show};
+use crate::exit::{Failure, Outcome, Status};
+
+/// Show or verify a log.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    #[command(flatten)]
+    which: Which,
+    /// Print one object a line
+    #[arg(long)]
+    json: bool,
+    /// Only check that the log is whole and in order
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Log {
+    pub(crate) fn execute(self) -> Outcome<Status> {
+        let dir = self.which.find()?;
+        let log = match store::log::read(&dir.log()) {
+            Ok(log) => log,
+            Err(error) if self.verify => {
+                if self.json {
+                    print(&format!(
+                        "{}\n",
+                        json!({ "session": dir.id(), "whole": false, "error": error.to_string() })
+                    ))?;
+                }
+                return Err(Failure {
+                    status: Status::Negative,
+                    message: error.to_string(),
+                });
+            }
+            Err(error) => return Err(Failure::new(error)),
+        };
+        let mut text = String::new();
+        if self.verify {
+            let _ = if self.json {
+                writeln!(
+                    text,
+                    "{}",
+                    json!({
+                        "session": dir.id(), "whole": true, "records": log.entries.len(),
+                        "torn_bytes": log.torn_bytes, "head": log.prev.hex(),
+                    })
+                )
+            } else {
+                writeln!(
+                    text,
+                    "{}: {} records, whole and in order; head {}{}",
+                    dir.id(),
+                    log.entries.len(),
+                    log.prev.hex(),
+                    if log.torn_bytes > 0 {
+                        format!(
+                            "; {} bytes of a last record that a crash cut off are left out",
+                            log.torn_bytes
+                        )
+                    } else {
+                        String::new()
+                    }
+                )
+            };
+            return print(&text);
+        }
+        for entry in &log.entries {
+            let line = if self.json {
+                json!({ "seq": entry.seq, "at": entry.at, "body": entry.record }).to_string()
+            } else {
+                format!(
+                    "{:>6} {} {}",
+                    entry.seq,
+                    entry.at,
+                    show::clean(&words(&entry.record))
+                )
+            };
+            let _ = writeln!(text, "{line}");
+        }
+        print(&text)
+    }
+}
+
+/// A record in one line for people.
+fn words(record: &Record) -> String {
+    match record {
+        Record::Header {
+            command, version, ..
+        } => format!("start: {} (kairos {version})", command.join(" ")),
+        Record::Incoming {
+            event,
+            source,
+            bytes,
+            ..
+        } => {
+            format!(
+                "e{event} in: {} ({bytes} bytes)",
+                kernel::Source::from(source)
+            )
+        }
+        Record::Proposed {
+            event,
+            effect,
+            decision,
+            why,
+            ..
+        } => {
+            let object = effect
+                .read()
+                .map(|e| e.object.to_string())
+                .unwrap_or_default();
+            format!(
+                "e{event} out: {} {object}: {decision} ({})",
+                effect.operation,
+                why.join("; ")
+            )
+        }
+        Record::Verdict {
+            hold,
+            verdict,
+            oracle,
+            reason,
+            ..
+        } => {
+            format!("{hold} {verdict} by {oracle}: {reason}")
+        }
+        Record::Withdrawn { hold, .. } => format!("{hold} taken back by the agent"),
+        Record::Expired { hold, .. } => format!("{hold} could not wait"),
+        Record::Spent { event, why, .. } => format!("e{event} permit spent ({why})"),
+        Record::Aborted { event, why } => format!("e{event} discarded: {why}"),
+        Record::Done {
+            event,
+            ok: true,
+            what,
+        } => format!("e{event} done: {what}"),
+        Record::Done { event, what, .. } => format!("e{event} failed: {what}"),
+        Record::Told { event, how, .. } => format!("e{event} the agent was told ({how})"),
+        Record::Note { what, facts } => {
+            let facts: Vec<String> = facts.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            format!("note: {what} {}", facts.join(" "))
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `kairos why`: why an effect was decided as it was.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::show::clean;
+use crate::cli::{Which, print};
+use crate::exit::{Failure, Outcome, Status};
+use crate::report::{Fate, Item, Report};
+
+/// Explain a decision.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Session id, or its unique beginning
+    session: String,
+    /// A hold (`h7`), a path, or a URL or a part of one
+    what: String,
+    /// Print one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Why {
+    pub(crate) fn execute(self) -> Outcome<Status> {
+        let dir = Which {
+            session: Some(self.session.clone()),
+        }
+        .find()?;
+        let log = store::log::read(&dir.log()).map_err(Failure::new)?;
+        let report = Report::of(&dir.id(), &log.entries);
+        let found: Vec<&Item> = report
+            .items
+            .iter()
+            .filter(|item| {
+                item.hold.as_deref() == Some(self.what.as_str())
+                    || item.object == self.what
+                    || item.object.contains(self.what.trim_start_matches("./"))
+            })
+            .collect();
+        if found.is_empty() {
+            return Err(Failure {
+                status: Status::Negative,
+                message: format!(
+                    "no effect of session {} is called `{}`; `kairos log {}` lists them all",
+                    dir.id(),
+                    self.what,
+                    dir.id()
+                ),
+            });
+        }
+        let mut text = String::new();
+        for item in found {
+            if self.json {
+                let _ = writeln!(text, "{}", json!(item));
+            } else {
+                explain(&mut text, item);
+            }
+        }
+        print(&text)
+    }
+}
+
+fn explain(text: &mut String, item: &Item) {
+    let _ = writeln!(text, "{}", clean(&item.line()));
+    let fate = match item.fate {
+        Fate::Released => "released",
+        Fate::Held => "held: nothing of it has happened",
+        Fate::Refused => "refused: nothing of it happened",
+        Fate::Failed => "released, but it could not be carried out",
+        Fate::Unknown => "released; what came of it is not known",
+        Fate::Withdrawn => "taken back by the agent before it was decided",
+    };
+    let name = item
+        .hold
+        .as_deref()
+        .map(|hold| format!(" ({hold})"))
+        .unwrap_or_default();
+    let _ = writeln!(text, "  {fate}{name}");
+    if let Some(by) = &item.by {
+        let _ = writeln!(text, "  by {}", clean(by));
+    }
+    for reason in &item.reasons {
+        let _ = writeln!(text, "  because {}", clean(reason));
+    }
+    for origin in &item.origins {
+        let value = if origin.value.is_empty() {
+            format!("{} content", origin.field)
+        } else {
+            format!("{} `{}`", origin.field, origin.value)
+        };
+        let _ = writeln!(
+            text,
+            "  {} was met in {} line {}",
+            clean(&value),
+            clean(&origin.source),
+            origin.line
+        );
+    }
+    if let Some(result) = &item.result {
+        let _ = writeln!(text, "  {}", clean(result));
+    }
+}

@@ -1,0 +1,649 @@
+//! Puts a running session together; the only place that names concrete types.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kernel::{Channel, Content, EventId, Incoming, Source};
+use monitor::session::{Parts, SystemChance};
+use monitor::{Chance as _, Session};
+use policy::Loaded;
+use sandbox::{Agent, Plan, SandboxError};
+use store::{Blobs, Log, Record, SessionDir};
+
+use crate::control;
+use crate::deciding::{Deciding, Mode};
+use crate::exit::{Failure, Outcome, Status, at};
+use crate::inside;
+use crate::report::Report;
+use crate::setup::{Lock, Setup, apart};
+use crate::surroundings::{Surroundings, identity, now, session_id, workspace};
+use crate::telling::{Conversation, Telling};
+
+/// What is to be run, and how.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Working directory of the agent.
+    pub(crate) workspace: Option<PathBuf>,
+    /// Policy file.
+    pub(crate) policy: Option<PathBuf>,
+    /// The task.
+    pub(crate) task: String,
+    /// Oracle, as on the command line.
+    pub(crate) oracle: Option<String>,
+    /// The agent.
+    pub(crate) command: Vec<OsString>,
+    /// Further host paths it may read.
+    pub(crate) expose: Vec<PathBuf>,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What its log tells.
+    pub(crate) report: Report,
+    /// The agent's status, as a shell gives it.
+    pub(crate) code: i32,
+    /// What a person should know besides.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Runs an agent from its first instruction to the end of its session.
+pub(crate) fn run(order: Order) -> Outcome<Ended> {
+    let surroundings = Surroundings::read()?;
+    let workspace = workspace(order.workspace.as_deref())?;
+    let found = find_policy(&surroundings, &workspace, order.policy.as_deref())?;
+    let loaded = found.loaded;
+    let interactive = term::Stdio::detect()
+        .map(|stdio| stdio.is_interactive())
+        .map_err(|e| Failure::new(format!("cannot use standard input and output: {e}")))?;
+    let mode = mode(order.oracle.as_deref(), &loaded, interactive)?;
+
+    let words: Vec<String> = order
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let trees = trees(
+        &loaded,
+        &workspace,
+        words.first().map_or("", String::as_str),
+    )?;
+    apart(surroundings.place.root(), &trees)?;
+    let placeholders = placeholders(&loaded)?;
+
+    let chance = SystemChance;
+    let id = session_id(&chance.bytes16().map_err(Failure::new)?);
+    let dir = surroundings.place.create(&id).map_err(at(
+        "make a directory for the session in",
+        surroundings.place.root(),
+    ))?;
+    let lock = Lock::take(&dir)?;
+    let setup = Setup {
+        format: 1,
+        command: words.clone(),
+        identity: identity(&workspace)?,
+        workspace: workspace.clone(),
+        policy: loaded.text.clone(),
+        trees,
+        placeholders: placeholders
+            .iter()
+            .map(|p| (p.env.clone(), p.placeholder.clone()))
+            .collect(),
+    };
+    let started = start(
+        &order,
+        &surroundings,
+        &setup,
+        &loaded,
+        &placeholders,
+        &dir,
+        mode,
+        interactive,
+    );
+    let ended = match started {
+        Ok(ended) => ended,
+        Err(failure) => {
+            // Nothing ran and nothing is held: a session without content is only in the way.
+            let untouched = store::log::read(&dir.log()).map_or(true, |log| {
+                !log.entries
+                    .iter()
+                    .any(|e| matches!(e.record, Record::Proposed { .. }))
+            });
+            if untouched {
+                let _ = std::fs::remove_dir_all(dir.path());
+            }
+            return Err(failure);
+        }
+    };
+    drop(lock);
+    let mut notes = ended.1;
+    notes.extend(found.note);
+    let entries = store::log::read(&dir.log()).map_err(Failure::new)?.entries;
+    Ok(Ended {
+        report: Report::of(&id, &entries),
+        code: ended.0,
+        notes,
+    })
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is made in another place and used in this one"
+)]
+fn start(
+    order: &Order,
+    surroundings: &Surroundings,
+    setup: &Setup,
+    loaded: &Loaded,
+    placeholders: &[Placeholder],
+    dir: &SessionDir,
+    mode: Mode,
+    interactive: bool,
+) -> Outcome<(i32, Vec<String>)> {
+    setup.write(dir)?;
+    let mut log = Log::create(&dir.log(), now).map_err(Failure::new)?;
+    log.append(&header(setup, loaded, dir))
+        .map_err(Failure::new)?;
+    log.sync().map_err(Failure::new)?;
+    let session = Session::new(Parts {
+        policy: Arc::new(loaded.kernel.clone()),
+        rules: Arc::new(loaded.rules.clone()),
+        log,
+        dir: dir.clone(),
+        blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
+        workspace: setup.identity.clone(),
+        chance: Arc::new(SystemChance),
+        recovered: None,
+    });
+    task(&session, &order.task);
+
+    // The boundary, with nothing of the agent in it yet.
+    let authority = Arc::new(net::Authority::new().map_err(Failure::new)?);
+    let plan = plan(
+        order,
+        surroundings,
+        setup,
+        loaded,
+        placeholders,
+        &authority.pem(),
+    )?;
+    let mut prepared = sandbox::prepare(&plan).map_err(confinement)?;
+    let mut notes: Vec<String> = std::mem::take(&mut prepared.notes);
+
+    // The channels.
+    let telling = Arc::new(Telling::default());
+    telling.listen(&session);
+    let trees = file_channel(&session, setup, interactive)?;
+    let mut serving = match prepared.fuse.take() {
+        Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,
+        None => return Err(Failure::new("the boundary gave no file channel")),
+    };
+    let sockets = net::Sockets {
+        tcp: std::mem::take(&mut prepared.tcp),
+        udp: std::mem::take(&mut prepared.udp),
+    };
+    let config = net_config(loaded, placeholders, authority, &telling);
+    let net =
+        Arc::new(net::Net::start(config, Arc::clone(&session), sockets).map_err(Failure::new)?);
+    session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);
+    let deciding = Deciding::start(&session, mode);
+    control::serve(&session)?;
+
+    // The agent.
+    let code = agent(&session, prepared)?;
+    serving.stop();
+    trees.drain();
+    trees.settle_now();
+    session.note(
+        "agent ended",
+        BTreeMap::from([("status".to_string(), code.to_string())]),
+    );
+    let resolved = deciding.finish(&session);
+    notes.extend(resolved.notes);
+    notes.extend(resolved.kept);
+    net.shutdown();
+    if let Some(why) = session.failure() {
+        return Err(Failure::new(format!(
+            "the session stopped releasing effects: {why}; what was staged is kept in `{}`",
+            dir.path().display()
+        )));
+    }
+    session.sync().map_err(Failure::new)?;
+    Ok((code, notes))
+}
+
+/// Starts the agent on its terminal and waits for it.
+fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
+    let running: Arc<Mutex<Option<Arc<Agent>>>> = Arc::default();
+    let callbacks = term::Callbacks {
+        task: Box::new({
+            let session = Arc::clone(session);
+            move |line: &str| task(&session, line)
+        }),
+        signal: Box::new({
+            let running = Arc::clone(&running);
+            move |signal| {
+                let agent = running
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                if let Some(agent) = agent {
+                    pass_on(&agent, signal);
+                }
+            }
+        }),
+    };
+    let stdio = term::Stdio::detect()
+        .map_err(|e| Failure::new(format!("cannot use standard input and output: {e}")))?;
+    let (mut terminal, streams) = term::Terminal::open(stdio, callbacks).map_err(Failure::new)?;
+    let stdio = sandbox::Stdio {
+        stdin: streams.stdin,
+        stdout: streams.stdout,
+        stderr: streams.stderr,
+    };
+    drop(streams.controlling);
+    let agent = Arc::new(prepared.start(stdio).map_err(confinement)?);
+    *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&agent));
+    terminal.start().map_err(Failure::new)?;
+    let exit = agent.wait().map_err(confinement);
+    terminal.finish();
+    Ok(exit?.code())
+}
+
+fn pass_on(agent: &Agent, signal: term::Signal) {
+    use rustix::process::Signal as Number;
+    let number = match signal {
+        term::Signal::Interrupt => Number::INT,
+        term::Signal::Quit => Number::QUIT,
+        term::Signal::Stop => Number::TSTP,
+        term::Signal::Continue => Number::CONT,
+        term::Signal::Terminate | term::Signal::HangUp => {
+            // The agent may clean up for a moment; then everything it started ends.
+            let number = if signal == term::Signal::HangUp {
+                Number::HUP
+            } else {
+                Number::TERM
+            };
+            let _ = agent.signal(number.as_raw());
+            std::thread::sleep(GRACE);
+            agent.kill();
+            return;
+        }
+    };
+    // An agent that has just ended needs no signal.
+    let _ = agent.signal(number.as_raw());
+}
+
+/// How long an agent that has to end may clean up.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Words of the principal.
+fn task(session: &Session, text: &str) {
+    session.incoming(Incoming {
+        channel: Channel::Term,
+        source: Source::Task,
+        content: Content::new(text.as_bytes()),
+    });
+}
+
+fn header(setup: &Setup, loaded: &Loaded, dir: &SessionDir) -> Record {
+    Record::Header {
+        format: store::record::FORMAT,
+        session: dir.id(),
+        workspace: setup.identity.clone(),
+        epoch: loaded.kernel.epoch.hex(),
+        command: setup.command.clone(),
+        started: now(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    }
+}
+
+/// The policy in force for a workspace.
+pub(crate) fn find_policy(
+    surroundings: &Surroundings,
+    workspace: &Path,
+    given: Option<&Path>,
+) -> Outcome<policy::Discovered> {
+    policy::discover(&places(surroundings, workspace), given)
+        .map_err(|errors| Failure::new(format!("the policy cannot be used\n{}", errors.coloured())))
+}
+
+/// Where policies and approvals are looked for.
+pub(crate) fn places(surroundings: &Surroundings, workspace: &Path) -> policy::Places {
+    let config_home = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .unwrap_or_else(|| surroundings.home.join(".config"));
+    policy::Places {
+        workspace: workspace.to_path_buf(),
+        home: surroundings.home.clone(),
+        config_home,
+        state: surroundings.place.root().to_path_buf(),
+    }
+}
+
+/// Who decides, by the command line, the policy, or what there is.
+fn mode(given: Option<&str>, loaded: &Loaded, interactive: bool) -> Outcome<Mode> {
+    let spec = match given.or(loaded.oracle.default.as_deref()) {
+        Some(spec) => spec,
+        None if interactive => "ask",
+        None => return Ok(Mode::Nobody),
+    };
+    let oracle = oracles::oracle(spec, Duration::from_secs(loaded.oracle.deadline_s))
+        .map_err(|why| Failure::new(format!("cannot use the oracle `{spec}`: {why}")))?;
+    Ok(match spec {
+        "deny" => Mode::AtOnce(oracle),
+        "ask" if interactive => Mode::Person(oracle),
+        // Nobody can be asked here.
+        "ask" => Mode::Nobody,
+        _ => Mode::Program(oracle),
+    })
+}
+
+/// The copy-on-write trees: the workspace, and the agent's own state where it has some.
+fn trees(loaded: &Loaded, workspace: &Path, program: &str) -> Outcome<Vec<(String, PathBuf)>> {
+    let mut trees = vec![("workspace".to_string(), workspace.to_path_buf())];
+    for state in loaded.agent.state_for(program) {
+        let Ok(real) = state.path.canonicalize() else {
+            continue;
+        };
+        // A state directory inside the workspace is part of it.
+        if real.is_dir() && !real.starts_with(workspace) && !workspace.starts_with(&real) {
+            trees.push((state.name.clone(), real));
+        }
+    }
+    Ok(trees)
+}
+
+struct Placeholder {
+    env: String,
+    placeholder: String,
+    value: String,
+    hosts: Vec<kernel::policy::HostPattern>,
+}
+
+/// A fresh placeholder for every credential that the environment holds.
+fn placeholders(loaded: &Loaded) -> Outcome<Vec<Placeholder>> {
+    let mut found = Vec::new();
+    for credential in &loaded.credentials {
+        let Ok(value) = std::env::var(&credential.env) else {
+            continue;
+        };
+        if value.is_empty() {
+            continue;
+        }
+        let chance = SystemChance.bytes16().map_err(Failure::new)?;
+        found.push(Placeholder {
+            env: credential.env.clone(),
+            placeholder: credential.placeholder(&chance),
+            value,
+            hosts: credential.hosts.clone(),
+        });
+    }
+    Ok(found)
+}
+
+fn plan(
+    order: &Order,
+    surroundings: &Surroundings,
+    setup: &Setup,
+    loaded: &Loaded,
+    placeholders: &[Placeholder],
+    authority_pem: &str,
+) -> Outcome<Plan> {
+    let mut plan = Plan::new(
+        order.command.clone(),
+        setup.workspace.clone(),
+        surroundings.home.clone(),
+    );
+    let mut set = inside::variables();
+    for item in placeholders {
+        set.insert(item.env.clone().into(), item.placeholder.clone().into());
+    }
+    plan.env = sandbox::plan::environment(
+        std::env::vars_os(),
+        &loaded.agent.env,
+        &surroundings.home,
+        set,
+    );
+    plan.env
+        .insert("PWD".into(), setup.workspace.clone().into());
+    plan.trees = setup
+        .trees
+        .iter()
+        .map(|(name, path)| sandbox::Tree {
+            name: name.clone(),
+            target: path.clone(),
+        })
+        .collect();
+    plan.files = inside::files(authority_pem, &plan.hostname);
+    for seed in &loaded.agent.seed {
+        match std::fs::read(seed) {
+            Ok(content) => plan.files.push(sandbox::SyntheticFile::seed(seed, content)),
+            Err(_) if !loaded.agent.seed_named => {}
+            Err(error) => return Err(at("read", seed)(error)),
+        }
+    }
+    plan.read_only.extend(
+        loaded
+            .agent
+            .expose
+            .iter()
+            .chain(&order.expose)
+            .map(|path| sandbox::Bind::same(path.clone())),
+    );
+    plan.nested_namespaces = loaded.agent.nested_namespaces;
+    sandbox::tools::Tools::discover(&plan).add_to(&mut plan);
+    Ok(plan)
+}
+
+/// Opens the trees of a session and makes them its file channel.
+fn file_channel(
+    session: &Arc<Session>,
+    setup: &Setup,
+    interactive: bool,
+) -> Outcome<Arc<files::Trees>> {
+    let specs = setup
+        .trees
+        .iter()
+        .map(|(name, base)| files::TreeSpec {
+            name: name.clone(),
+            base: base.clone(),
+            upper: session.dir().tree(name),
+        })
+        .collect();
+    let options = files::Options {
+        ids: ids(),
+        quiet: if interactive {
+            QUIET_WITH_SOMEBODY_THERE
+        } else {
+            NEVER
+        },
+        ..files::Options::default()
+    };
+    let trees = files::Trees::new(Arc::clone(session), specs, options).map_err(Failure::new)?;
+    session.attach(
+        Channel::File,
+        Arc::clone(&trees) as Arc<dyn monitor::Channel>,
+    );
+    let reads = Arc::downgrade(&trees);
+    session.before_propose(Box::new(move || {
+        if let Some(trees) = reads.upgrade() {
+            trees.drain();
+        }
+    }));
+    let rules = Arc::downgrade(session);
+    trees.set_precheck(Box::new(move |effect| {
+        rules.upgrade().and_then(|session| session.precheck(effect))
+    }));
+    Ok(trees)
+}
+
+/// With somebody at the terminal, files appear in the workspace when they have come to rest, so
+/// that an editor beside the agent shows them. Otherwise they do at the end, all together.
+const QUIET_WITH_SOMEBODY_THERE: Duration = Duration::from_secs(2);
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Inside there are the user's own ids and no others, unless root runs it.
+fn ids() -> files::Ids {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if user.is_root() {
+        files::Ids::default()
+    } else {
+        let (user, group) = (user.as_raw(), group.as_raw());
+        files::Ids::one((user, user), (group, group))
+    }
+}
+
+fn net_config(
+    loaded: &Loaded,
+    placeholders: &[Placeholder],
+    authority: Arc<net::Authority>,
+    telling: &Arc<Telling>,
+) -> net::NetConfig {
+    let mut config = net::NetConfig::new(authority);
+    config.upstreams = upstreams(loaded);
+    config.roots_pem = roots(loaded);
+    config.credentials = placeholders
+        .iter()
+        .map(|item| net::Credential {
+            placeholder: item.placeholder.clone(),
+            value: item.value.clone(),
+            hosts: item.hosts.clone(),
+        })
+        .collect();
+    config.conversation = Arc::new(Conversation(Arc::clone(telling)));
+    let waiting = Arc::clone(telling);
+    config.pending_notices = Arc::new(move || waiting.take_waiting());
+    config.blocking_deadline = Duration::from_secs(loaded.oracle.deadline_s);
+    config
+}
+
+fn upstreams(loaded: &Loaded) -> Vec<net::UpstreamRule> {
+    let mut rules = Vec::new();
+    for rule in &loaded.upstreams {
+        for hosts in &rule.hosts {
+            rules.push(net::UpstreamRule {
+                hosts: hosts.clone(),
+                base: rule.upstream.to_string(),
+            });
+        }
+    }
+    rules
+}
+
+fn roots(loaded: &Loaded) -> Vec<Vec<u8>> {
+    loaded
+        .roots
+        .iter()
+        .map(|root| root.pem.clone().into_bytes())
+        .collect()
+}
+
+fn confinement(error: SandboxError) -> Failure {
+    let status = match error.exit_code() {
+        126 => Status::NotExecutable,
+        127 => Status::NotFound,
+        _ => Status::Failed,
+    };
+    Failure {
+        status,
+        message: error.to_string(),
+    }
+}
+
+/// A session that is not running, opened to be reviewed and resolved.
+pub(crate) struct Reopened {
+    /// The session.
+    pub(crate) session: Arc<Session>,
+    /// Its trees.
+    pub(crate) trees: Arc<files::Trees>,
+    _lock: Lock,
+}
+
+/// Opens a session that has ended or was cut off; `None` when it is running.
+pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
+    let Some(lock) = Lock::take(dir)? else {
+        return Ok(None);
+    };
+    let setup = Setup::read(dir)?;
+    let loaded = policy::recorded(&setup.policy).map_err(|errors| {
+        Failure::new(format!(
+            "the policy of the session cannot be read back\n{}",
+            errors.coloured()
+        ))
+    })?;
+    let blobs = Blobs::open_dir(&dir.blobs()).map_err(at("open", &dir.blobs()))?;
+    let (log, entries) = Log::resume(&dir.log(), now).map_err(Failure::new)?;
+    let recovered =
+        store::recover(&entries, &blobs, &loaded.kernel, &loaded.rules).map_err(Failure::new)?;
+    let cut_off = !entries
+        .iter()
+        .any(|entry| matches!(&entry.record, Record::Note { what, .. } if what == "agent ended"));
+    let unknown = recovered.unknown.clone();
+    let session = Session::new(Parts {
+        policy: Arc::new(loaded.kernel.clone()),
+        rules: Arc::new(loaded.rules.clone()),
+        log,
+        dir: dir.clone(),
+        blobs,
+        workspace: setup.identity.clone(),
+        chance: Arc::new(SystemChance),
+        recovered: Some(recovered),
+    });
+    let trees = file_channel(&session, &setup, false)?;
+    let sender = net::OfflineSender::new(
+        Arc::clone(&session),
+        &upstreams(&loaded),
+        &roots(&loaded),
+        credentials(&setup, &loaded),
+    )
+    .map_err(Failure::new)?;
+    session.attach(Channel::Net, Arc::new(sender));
+    if cut_off {
+        recover(&session, &trees, &unknown);
+    }
+    Ok(Some(Reopened {
+        session,
+        trees,
+        _lock: lock,
+    }))
+}
+
+/// What a session that was cut off left: what is unknown is said, what waited for an answer
+/// that nobody waits for any more is refused, what was staged and not decided is held.
+fn recover(session: &Session, trees: &files::Trees, unknown: &[EventId]) {
+    for event in unknown {
+        let what = "the session was cut off while this was being carried out; whether it happened is not known";
+        session.done(*event, Err(what.to_string()));
+    }
+    for held in session.held() {
+        if held.effect.class == kernel::Class::Blocking {
+            session.expire(held.hold);
+        }
+    }
+    trees.hold_undecided();
+    session.note(
+        "agent ended",
+        BTreeMap::from([("cut-off".to_string(), "true".to_string())]),
+    );
+}
+
+fn credentials(setup: &Setup, loaded: &Loaded) -> Vec<net::Credential> {
+    let real = |env: &str| std::env::var(env).ok().filter(|value| !value.is_empty());
+    setup
+        .placeholders
+        .iter()
+        .filter_map(|(env, placeholder)| {
+            let credential = loaded.credentials.iter().find(|c| c.env == *env)?;
+            Some(net::Credential {
+                placeholder: placeholder.clone(),
+                value: real(env)?,
+                hosts: credential.hosts.clone(),
+            })
+        })
+        .collect()
+}
