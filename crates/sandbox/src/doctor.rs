@@ -58,6 +58,7 @@ pub enum CheckStatus {
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are what is shown")]
 pub enum CheckName {
+    Ids,
     UserNamespaces,
     OtherNamespaces,
     ProcMount,
@@ -74,6 +75,7 @@ pub enum CheckName {
 impl std::fmt::Display for CheckName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Ids => "ids of root's agent",
             Self::UserNamespaces => "user namespaces",
             Self::OtherNamespaces => "other namespaces",
             Self::ProcMount => "/proc in a namespace",
@@ -122,6 +124,11 @@ impl CheckName {
     /// The exact thing to do, by what this host looks like.
     fn remedy(self) -> String {
         match self {
+            Self::Ids => "Run Kairos as an ordinary user. To run it as root, root needs every user id \
+                and the capabilities SETUID, SETGID and SETFCAP (Docker: `--cap-add SETUID --cap-add \
+                SETGID --cap-add SETFCAP`), because an agent with root's own id could change kernel \
+                settings."
+                .to_owned(),
             Self::UserNamespaces => user_namespace_remedy(),
             Self::OtherNamespaces => limit_remedy(&[
                 "user.max_mnt_namespaces",

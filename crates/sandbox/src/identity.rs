@@ -6,13 +6,13 @@
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use rustix::fs::{FileType, Uid};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxError;
+use crate::doctor::CheckName;
 use crate::error::During;
 
 /// Decided once by the monitor and told to its children.
@@ -32,18 +32,24 @@ pub(crate) const SHIFT_BASE: u32 = 1_900_000_000;
 pub(crate) const SHIFT_COUNT: u32 = 65_536;
 
 impl Identity {
-    /// Of this process.
-    pub(crate) fn current() -> Self {
+    /// Of this process. Root that can give its agent no other ids is refused.
+    pub(crate) fn current() -> Result<Self, SandboxError> {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
+        if uid != 0 {
+            return Ok(Self::Same { uid, gid });
+        }
+        let map = std::fs::read_to_string("/proc/self/uid_map").during("read the user map")?;
         let capable = rustix::thread::capabilities(None).is_ok_and(|sets| {
             let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::SETFCAP;
             sets.effective.contains(needed)
         });
-        if uid == 0 && capable && has_every_id(Path::new("/proc/self/uid_map")) {
-            Self::Shifted
-        } else {
-            Self::Same { uid, gid }
+        match root_outside(&map) {
+            Some(0) if capable && has_every_id(&map) => Ok(Self::Shifted),
+            Some(outside) if outside != 0 => Ok(Self::Same { uid, gid }),
+            _ => Err(SandboxError::Host {
+                check: CheckName::Ids.missing("this root can give its agent no ids but its own"),
+            }),
         }
     }
 
@@ -117,9 +123,20 @@ impl Identity {
 const PIPEFS: rustix::fs::FsWord = 0x5049_5045;
 
 /// True in the host's first user namespace: there, root can hand out any id.
-fn has_every_id(map: &Path) -> bool {
-    std::fs::read_to_string(map)
-        .is_ok_and(|text| text.split_whitespace().eq(["0", "0", "4294967295"]))
+fn has_every_id(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// What id 0 of this namespace is one level up: in a container that maps its ids, an ordinary
+/// one, whose rights over the kernel an agent may have.
+fn root_outside(map: &str) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(0)), Some(Ok(outside))) => Some(outside),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -146,6 +163,17 @@ mod tests {
             }
             assert_eq!(next, u64::from(u32::MAX));
         }
+    }
+
+    #[test]
+    fn root_is_known_by_what_it_is_outside() {
+        let whole = "         0          0 4294967295\n";
+        let container = "         0     100000      65536\n";
+        assert!(has_every_id(whole) && !has_every_id(container) && !has_every_id("0 0 1\n"));
+        assert_eq!(root_outside(whole), Some(0));
+        assert_eq!(root_outside(container), Some(100_000));
+        assert_eq!(root_outside("1 100000 10\n0 1000 1\n"), Some(1000));
+        assert_eq!(root_outside("1000 1000 1\n"), None);
     }
 
     #[test]

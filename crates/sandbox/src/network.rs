@@ -67,9 +67,9 @@ pub(crate) fn set_up() -> Result<Capture, SandboxError> {
 const TPROXY_PORT: u16 = 1;
 
 /// Without nftables, one listener each: with every address local, any destination reaches them.
+/// Not the ports that programs like to listen on themselves.
 const FALLBACK_PORTS: &[u16] = &[
-    20, 21, 22, 25, 43, 80, 110, 143, 389, 443, 465, 587, 853, 993, 995, 1433, 3306, 5432, 6379,
-    8000, 8080, 8443, 8888, 9418, 27017,
+    22, 25, 43, 80, 143, 443, 465, 587, 853, 993, 995, 8443, 9418,
 ];
 
 /// What the agent finds on its device: without an address of its own in each family, name

@@ -226,6 +226,7 @@ struct Boundary {
 
 impl Boundary {
     fn launch(launcher: &Launcher) -> Result<Self, SandboxError> {
+        let identity = Identity::current()?;
         let (control, theirs) = Control::pair().during("open the control socket")?;
         let child = Command::new(&launcher.program)
             .arg(OsString::from(HIDDEN_ARGUMENT))
@@ -235,7 +236,6 @@ impl Boundary {
             .stdout(std::process::Stdio::null())
             .spawn()
             .during("start the outer process")?;
-        let identity = Identity::current();
         Ok(Self {
             control,
             identity,

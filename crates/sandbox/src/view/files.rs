@@ -69,14 +69,18 @@ impl<'a> Files<'a> {
                 path = parent_path.join(OsStr::from_bytes(link.as_bytes()));
                 continue;
             }
-            return match make_file(&parent, &name, file.mode, &file.content) {
-                Err(Errno::ROFS) if !file.writable => {
+            if file.writable {
+                return make_file(&parent, &name, file.mode, &file.content);
+            }
+            match make_file(&parent, &name, file.mode, &[]) {
+                Err(Errno::ROFS) => {
                     self.shadow(&parent_path)?;
                     let parent = self.view.locate(&parent_path)?;
-                    make_file(&parent, &name, file.mode, &file.content)
+                    make_file(&parent, &name, file.mode, &[])?;
                 }
-                other => other,
-            };
+                other => other?,
+            }
+            return attach_to(&self.cover(file)?, &self.view.locate(&path)?);
         }
         Err(Errno::LOOP)
     }

@@ -39,6 +39,25 @@ pub(crate) fn users() -> Vec<User> {
     users
 }
 
+/// False where the host forbids user namespaces: then nothing here can be tried, and says so. In
+/// CI that is no excuse.
+pub(crate) fn is_able(user: &User) -> bool {
+    let checks = user.doctor();
+    let lacking = checks.iter().find(|check| {
+        let namespaces = [sandbox::CheckName::Ids, sandbox::CheckName::UserNamespaces];
+        check.status == sandbox::CheckStatus::Missing && namespaces.contains(&check.name)
+    });
+    let Some(check) = lacking else { return true };
+    eprintln!(
+        "\n*** NOT TESTED as {}: this host cannot confine anything.\n*** {}: {}\n*** {}\n",
+        user.name(),
+        check.name,
+        check.found,
+        check.remedy
+    );
+    std::env::var_os("CI").is_some()
+}
+
 impl Ordinary {
     fn new() -> Self {
         let folder = tempfile::Builder::new()

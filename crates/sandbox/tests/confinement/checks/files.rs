@@ -16,6 +16,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("host_folders_are_not_there", host_folders),
     ("secrets_of_the_system_are_hidden", secrets),
     ("synthetic_files_replace_and_add", synthetic),
+    ("a_synthetic_file_follows_a_dangling_link", dangling),
     ("a_home_can_be_a_tree", home_tree),
     ("host_sockets_in_view_are_masked", sockets),
     ("device_nodes_and_mounts_cannot_be_made", nodes),
@@ -122,17 +123,35 @@ fn synthetic(user: &User) -> Outcome {
         echo '{1}' > ~/.tool/settings.json; cat ~/.tool/settings.json; \
         (echo x > /etc/resolv.conf) 2>/dev/null || echo kept; \
         (echo x > /etc/ssl/certs/x) 2>/dev/null || echo kept; \
+        (echo x > ~/fixed) 2>/dev/null || echo kept; rm -f ~/fixed 2>/dev/null || echo kept; \
         (echo x > /etc/x) 2>/dev/null || echo kept; ls -A /etc/ssl/certs | wc -l; ls -A /etc | wc -l"
         .into();
     let seen = user.confine(plan);
     let count = |path: &str| std::fs::read_dir(path).unwrap().count() + 1;
     let said = format!(
         "nameserver 127.0.0.53\nme:x:1:1::/:/bin/sh\nadded\ndeep\n{{}}\nfixed\n{{1}}\nkept\nkept\n\
-         kept\n{}\n{}\n",
+         kept\nkept\nkept\n{}\n{}\n",
         count("/etc/ssl/certs"),
         count("/etc"),
     );
     expect(seen.stdout == said, (said, &seen))
+}
+
+/// As where `/etc/resolv.conf` leads into `/run`.
+fn dangling(user: &User) -> Outcome {
+    let folder = tempfile::Builder::new()
+        .prefix("kairos-link-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .unwrap();
+    let link = folder.path().join("resolv.conf");
+    std::os::unix::fs::symlink("../../run/resolver/stub.conf", &link).unwrap();
+    let mut plan = user.plan(&format!("cat {} /run/resolver/stub.conf", link.display()));
+    plan.read_only.push(Bind::same(folder.path()));
+    plan.files
+        .push(SyntheticFile::read_only(&link, "nameserver 127.0.0.53\n"));
+    let seen = user.confine(plan);
+    expect(seen.stdout == "nameserver 127.0.0.53\n".repeat(2), &seen)
 }
 
 fn home_tree(user: &User) -> Outcome {
