@@ -186,11 +186,15 @@ impl Outcome {
         }
     }
 
-    /// The effects of one list (`released`, `held`, `refused`) whose description holds `word`.
+    /// The effects of one list (`released`, `held`, `refused`) whose object (a URL, a path) holds `word`.
     pub fn listed(&self, list: &str, word: &str) -> Vec<Value> {
         let all = self.summary[list].as_array().cloned().unwrap_or_default();
         all.into_iter()
-            .filter(|effect| effect.to_string().contains(word))
+            .filter(|effect| {
+                effect["object"]
+                    .as_str()
+                    .is_some_and(|object| object.contains(word))
+            })
             .collect()
     }
 
