@@ -12,8 +12,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::canonical::{self, Ambiguous};
 use crate::net::Shared;
-use crate::{canonical, dns, http, names, raw, tls};
+use crate::{dns, http, names, raw, socks, tls};
+
+/// Tunnels one within the other.
+const DEPTH_MAX: u8 = 3;
 
 /// A host and port, canonical.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,12 +113,57 @@ fn place_of(shared: &Shared, address: IpAddr, original: SocketAddr) -> Option<Pl
     })
 }
 
+/// The place a connection through our proxy port leads to.
+pub(crate) fn inner(
+    shared: &Shared,
+    around: &Place,
+    host: &str,
+    port: u16,
+) -> Result<Place, Ambiguous> {
+    if around.depth >= DEPTH_MAX {
+        return Err(Ambiguous(
+            "there are too many tunnels one within the other".into(),
+        ));
+    }
+    let host = canonical::host(host)?;
+    let target = if port == shared.config.proxy_port {
+        None
+    } else {
+        // Clients that resolve by themselves ask for the address they were given.
+        let host = match host.parse::<IpAddr>() {
+            Ok(address) if names::is_synthetic(address) => shared
+                .names
+                .name(address)
+                .ok_or_else(|| Ambiguous(format!("the address {address} belongs to nobody")))?,
+            _ => host,
+        };
+        Some(Endpoint { host, port })
+    };
+    Ok(Place {
+        target,
+        secured: None,
+        depth: around.depth + 1,
+    })
+}
+
+/// [`serve`] as a future of a known type, since a tunnel may hold another.
+pub(crate) fn serve_boxed(
+    shared: Arc<Shared>,
+    stream: AnyStream,
+    place: Place,
+) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
+    Box::pin(serve(shared, stream, place))
+}
+
 /// Serves a connection that leads to a place, whatever it turns out to speak.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) -> io::Result<()> {
     let (speaks, stream) = listen_first(&shared, stream, &place).await?;
     match speaks {
         Speaks::Nothing => Ok(()),
         Speaks::Http => http::serve(shared, stream, place).await,
+        Speaks::Other if place.target.is_none() && stream.first.first() == Some(&5) => {
+            socks::serve(shared, Box::new(stream), place).await
+        }
         Speaks::Other => raw::serve(shared, Box::new(stream), place).await,
         Speaks::Tls => {
             let accepted = tls::accept(&shared.config.authority, stream, &place).await;

@@ -48,10 +48,7 @@ pub(crate) async fn serve<S: Stream>(
         async move { Ok::<_, Infallible>(answer(shared, place, doubt, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .pipeline_flush(true)
-        .max_headers(HEADERS_MAX);
+    builder.http1().max_headers(HEADERS_MAX);
     builder
         .http2()
         .adaptive_window(true)
@@ -320,11 +317,10 @@ impl Whole {
                     .and_then(|v| v.to_str().ok())
                     .unwrap_or_default()
                     .to_string();
-                let amended =
-                    shared
-                        .config
-                        .conversation
-                        .request(&target.host, &target.path, &kind, plain);
+                let hook = &shared.config.conversation;
+                let amended = tokio::task::block_in_place(|| {
+                    hook.request(&target.host, &target.path, &kind, plain)
+                });
                 headers.remove(header::CONTENT_ENCODING);
                 looked.remove(header::CONTENT_ENCODING);
                 let head = spool::head(&method, &target, &headers);

@@ -23,6 +23,8 @@ mod accept;
 mod tls;
 /// Our own proxy port: `CONNECT` and absolute form.
 mod proxy;
+/// Our own proxy port: SOCKS5.
+mod socks;
 /// Who a request is really for; refuses what contradicts itself.
 pub mod target;
 /// A strict second reader of HTTP/1 framing.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -252,11 +253,17 @@ impl monitor::Channel for Net {
             Some(waiting) => {
                 let (report, outcome) = std::sync::mpsc::channel();
                 match waiting.send(Ruling::Go { lease, report }) {
-                    Ok(()) => outcome.recv_timeout(ANSWER).unwrap_or_else(|_| {
-                        Err(
-                            "it was sent, but no answer came; whether it arrived is not known"
-                                .into(),
-                        )
+                    Ok(()) => outcome.recv_timeout(ANSWER).unwrap_or_else(|error| {
+                        Err(match error {
+                            RecvTimeoutError::Timeout => {
+                                "it was sent, but no answer came; whether it arrived is not known"
+                            }
+                            // The lease came back unused: who waited was gone by then.
+                            RecvTimeoutError::Disconnected => {
+                                "the agent hung up at that moment; it was not sent"
+                            }
+                        }
+                        .to_string())
                     }),
                     Err(_) => {
                         Err("the agent does not wait for it any more; it was not sent".into())

@@ -1,24 +1,18 @@
 //! Our own proxy port: `CONNECT` opens a connection that is mediated like any other, by its
 //! final target.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use ::http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
-use crate::accept::{self, AnyStream, Endpoint, Place};
-use crate::canonical;
+use crate::accept::{self, Place};
+use crate::canonical::{self, Ambiguous};
 use crate::net::Shared;
 use crate::spool::full;
 use crate::stub::{self, Shape};
 use crate::upstream::Body;
-
-/// `CONNECT`s one within the other.
-const DEPTH_MAX: u8 = 3;
 
 /// Answers a `CONNECT`. Nothing is reached yet: what the tunnel carries is judged.
 pub(crate) fn connect(
@@ -36,39 +30,26 @@ pub(crate) fn connect(
             "only the proxy port takes `CONNECT`",
         );
     }
-    if place.depth >= DEPTH_MAX {
-        return refuse(
-            StatusCode::LOOP_DETECTED,
-            "there are too many `CONNECT`s one within the other",
-        );
-    }
     let stated = request
         .uri()
         .authority()
         .map(|a| a.as_str().to_string())
         .unwrap_or_default();
-    let (host, port) = match canonical::authority(&stated) {
-        Ok((host, Some(port))) => (host, port),
-        Ok((_, None)) => {
-            return refuse(StatusCode::BAD_REQUEST, "the `CONNECT` target has no port");
-        }
+    let inner = match canonical::authority(&stated) {
+        Ok((host, Some(port))) => accept::inner(shared, place, &host, port),
+        Ok((_, None)) => Err(Ambiguous("the `CONNECT` target has no port".into())),
+        Err(why) => Err(why),
+    };
+    let inner = match inner {
+        Ok(inner) => inner,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why.0),
-    };
-    let target = if port == shared.config.proxy_port {
-        None
-    } else {
-        Some(Endpoint { host, port })
-    };
-    let inner = Place {
-        target,
-        secured: None,
-        depth: place.depth + 1,
     };
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         match hyper::upgrade::on(request).await {
             Ok(upgraded) => {
-                if let Err(error) = serve(shared, Box::new(TokioIo::new(upgraded)), inner).await {
+                let stream = Box::new(TokioIo::new(upgraded));
+                if let Err(error) = accept::serve_boxed(shared, stream, inner).await {
                     tracing::debug!(%error, "a tunnel ended");
                 }
             }
@@ -76,13 +57,4 @@ pub(crate) fn connect(
         }
     });
     Response::new(full(""))
-}
-
-/// A future of a known type, since a tunnel may hold another.
-fn serve(
-    shared: Arc<Shared>,
-    stream: AnyStream,
-    place: Place,
-) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
-    Box::pin(accept::serve(shared, stream, place))
 }

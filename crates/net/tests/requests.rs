@@ -1,5 +1,11 @@
 //! Requests from real clients over real sockets: released, held, refused; the origin server is
 //! the witness.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a helper that fails fails its test"
+)]
 
 mod common;
 
@@ -414,4 +420,86 @@ fn a_program_that_distrusts_us_is_noted() {
         "{}",
         world.log()
     );
+}
+
+#[test]
+fn socks_is_judged_by_the_final_target() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let proxy = |scheme: &str| format!("{scheme}://{}", world.proxy);
+    for scheme in ["socks5", "socks5h"] {
+        // With `socks5` curl resolves by itself; the address stands for the name.
+        let resolve = "good.example:443:198.18.0.1";
+        let got = world.proxied(&[
+            "-x",
+            &proxy(scheme),
+            "--resolve",
+            resolve,
+            "https://good.example/",
+        ]);
+        assert_eq!(got.status, 200, "{scheme} {got:?}");
+        let resolve = "bad.example:443:198.18.0.2";
+        let got = world.proxied(&[
+            "-x",
+            &proxy(scheme),
+            "--resolve",
+            resolve,
+            "-d",
+            "x",
+            "https://bad.example/",
+        ]);
+        assert_eq!(got.status, 202, "{scheme} {got:?}");
+        let got = world.proxied(&[
+            "-x",
+            &proxy(scheme),
+            "--resolve",
+            "good.example:443:198.18.0.2",
+            "https://good.example/",
+        ]);
+        let agreed = scheme == "socks5h";
+        assert_eq!(
+            got.status,
+            if agreed { 200 } else { 421 },
+            "{scheme} {got:?}"
+        );
+    }
+    assert!(origin.seen().iter().all(|s| s.host == "good.example"));
+}
+
+#[test]
+fn an_upgrade_to_http_2_in_the_clear_is_no_way_round() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let got = world.curl(&["--http2", "http://good.example/"]);
+    assert_eq!(got.status, 200, "{got:?}");
+    assert!(!origin.seen()[0].headers.contains_key("http2-settings"));
+    let before = origin.seen().len();
+    for arguments in [
+        &["--http2", "-X", "POST", "http://paths.example/denied"][..],
+        &[
+            "--http2-prior-knowledge",
+            "-X",
+            "POST",
+            "http://paths.example/denied",
+        ],
+    ] {
+        assert_eq!(world.curl(arguments).status, 202);
+    }
+    assert_eq!(origin.seen().len(), before);
+}
+
+#[test]
+fn tunnels_within_tunnels_lead_to_their_final_target() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let inner = "CONNECT proxy.example:3128 HTTP/1.1\r\nHost: proxy.example:3128\r\n\r\n";
+    let get = "GET http://good.example/deep HTTP/1.1\r\nHost: good.example\r\n\r\n";
+    let got = world.raw(world.proxy, format!("{inner}{inner}{get}").as_bytes());
+    assert_eq!(got.matches("200 OK").count(), 3, "{got}");
+    assert_eq!(origin.seen()[0].uri, "/deep");
+    let got = world.raw(
+        world.proxy,
+        format!("{inner}{inner}{inner}{inner}{get}").as_bytes(),
+    );
+    assert!(got.contains("too many tunnels"), "{got}");
 }
