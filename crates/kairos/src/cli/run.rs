@@ -47,7 +47,8 @@ impl Run {
             expose: Vec::new(),
         })?;
         if self.json {
-            anstream::println!("{}", show::json(&ended.report));
+            // On a line of its own, also after an agent that left its last line open.
+            anstream::println!("\n{}", show::json(&ended.report));
         } else {
             let text = show::summary(&ended.report);
             if !text.is_empty() {
