@@ -198,71 +198,106 @@ pub struct Glob(pub String);
 impl Glob {
     /// Whether a path (without leading slash) matches.
     pub fn matches(&self, path: &str) -> bool {
-        let path: Vec<&str> = path.split('/').filter(|c| !c.is_empty()).collect();
-        let mut parts = self.0.split(" !");
-        parts
-            .next()
-            .is_some_and(|pattern| pattern_matches(pattern, &path))
-            && !parts.any(|exception| pattern_matches(exception, &path))
+        let Some(end) = self.0.as_bytes().windows(2).position(|pair| pair == b" !") else {
+            return pattern_matches(&self.0, path);
+        };
+        let (pattern, exceptions) = self.0.split_at(end);
+        pattern_matches(pattern, path)
+            && !exceptions
+                .split(" !")
+                .skip(1)
+                .any(|exception| pattern_matches(exception, path))
     }
 }
 
-fn pattern_matches(pattern: &str, path: &[&str]) -> bool {
+// Runs for every pattern of a policy on every file event, so nothing here allocates.
+fn pattern_matches(pattern: &str, path: &str) -> bool {
     let bare = pattern.trim_matches('/');
-    if pattern.starts_with('/') || bare.contains('/') || bare == "**" {
-        let pattern: Vec<&str> = bare.split('/').collect();
-        components_match(&pattern, path)
-    } else {
-        path.iter()
-            .any(|component| component_matches(bare, component))
+    if bare.is_empty() {
+        return false;
+    }
+    if pattern.as_bytes().contains(&b'/') && (pattern.starts_with('/') || bare.contains('/'))
+        || bare == "**"
+    {
+        return components_match(bare, path);
+    }
+    let literal = is_literal(bare);
+    path.split('/').any(|component| {
+        !component.is_empty()
+            && if literal {
+                component == bare
+            } else {
+                component_matches(bare, component)
+            }
+    })
+}
+
+/// Components are matched one by one; a pattern that ends matches everything below.
+fn components_match(pattern: &str, path: &str) -> bool {
+    let path = path.trim_start_matches('/');
+    let (first, rest) = pattern.split_once('/').unwrap_or((pattern, ""));
+    match (first, rest) {
+        ("", "") => true,
+        ("**", "") => true,
+        ("**", rest) => {
+            let mut tail = path;
+            loop {
+                if components_match(rest, tail) {
+                    return true;
+                }
+                match tail.split_once('/') {
+                    Some((_, below)) => tail = below,
+                    None if tail.is_empty() => return false,
+                    None => tail = "",
+                }
+            }
+        }
+        (first, rest) => {
+            let (component, tail) = path.split_once('/').unwrap_or((path, ""));
+            !component.is_empty()
+                && component_matches(first, component)
+                && components_match(rest, tail)
+        }
     }
 }
 
-fn components_match(pattern: &[&str], path: &[&str]) -> bool {
-    match pattern.split_first() {
-        None => true,
-        Some((&"**", [])) => true,
-        Some((&"**", rest)) => (0..=path.len()).any(|n| {
-            path.get(n..)
-                .is_some_and(|tail| components_match(rest, tail))
-        }),
-        Some((first, rest)) => match path.split_first() {
-            Some((component, tail)) => {
-                component_matches(first, component) && components_match(rest, tail)
-            }
-            None => false,
-        },
-    }
+fn is_literal(pattern: &str) -> bool {
+    !pattern.bytes().any(|byte| matches!(byte, b'*' | b'?'))
 }
 
 fn component_matches(pattern: &str, text: &str) -> bool {
-    if !pattern.contains(['*', '?']) {
+    if is_literal(pattern) {
         return pattern == text;
     }
-    // Iterative wildcard match: on a mismatch go back to the last `*` and let it take one more.
-    let (p, t): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut i, mut j, mut star) = (0, 0, None);
-    while j < t.len() {
-        match p.get(i) {
-            Some('*') => {
-                star = Some((i, j));
-                i += 1;
+    // On a mismatch go back to the last `*` and let it take one more character.
+    let (mut pattern, mut text) = (pattern, text);
+    let mut star: Option<(&str, &str)> = None;
+    loop {
+        let (mut wanted, mut given) = (pattern.chars(), text.chars());
+        match (wanted.next(), given.next()) {
+            (Some('*'), _) => {
+                pattern = wanted.as_str();
+                star = Some((pattern, text));
             }
-            Some(c) if *c == '?' || Some(c) == t.get(j) => {
-                i += 1;
-                j += 1;
+            (Some(w), Some(g)) if w == '?' || w == g => {
+                pattern = wanted.as_str();
+                text = given.as_str();
             }
-            _ => match star {
-                Some((si, sj)) => {
-                    i = si + 1;
-                    j = sj + 1;
-                    star = Some((si, sj + 1));
+            (None, None) => return true,
+            _ => {
+                let Some((after, taken)) = star else {
+                    return false;
+                };
+                let mut more = taken.chars();
+                if more.next().is_none() {
+                    return false;
                 }
-                None => return false,
-            },
+                pattern = after;
+                text = more.as_str();
+                star = Some((after, text));
+            }
         }
     }
-    p.get(i..).is_none_or(|rest| rest.iter().all(|c| *c == '*'))
 }
 
 impl SourcePattern {
@@ -558,6 +593,15 @@ mod tests {
             ("a/*/c", "a/b/b/c", false),
             ("**", "anything/at/all", true),
             ("a?c", "abc", true),
+            ("*a*b", "xaybzab", true),
+            ("*a*b", "xaybza", false),
+            ("?", "é", true),
+            ("??", "é", false),
+            ("**/b/**", "b", true),
+            ("a/**/b", "a/b", true),
+            ("a/**/b", "a/x/y/b/c", true),
+            ("/", "a", false),
+            ("", "a", false),
             ("/graphql", "graphql", true),
             ("/graphql", "api/graphql", false),
             (".env.* !.env.example !.env.sample", ".env.local", true),
