@@ -73,7 +73,7 @@ const LOCATIONS: &[&str] = &[
     "BUN_INSTALL",
 ];
 
-/// Below these, nothing is a tool.
+/// Below these, nothing is a tool, but for the links by which NixOS names its programs.
 const NEVER_BELOW: &[&str] = &["/proc", "/sys", "/dev", "/run", "/var/run", "/boot"];
 
 /// Too broad to show as a whole.
@@ -326,7 +326,10 @@ impl<'a> Search<'a> {
 
     fn may_show(&self, path: &Path) -> bool {
         let whole = NEVER_WHOLE.iter().any(|never| path == Path::new(never));
-        let below = NEVER_BELOW.iter().any(|never| path.starts_with(never));
+        let below = NEVER_BELOW.iter().any(|never| path.starts_with(never))
+            && !path
+                .canonicalize()
+                .is_ok_and(|real| real.starts_with("/nix/store"));
         let around_home = self.plan.home.starts_with(path);
         let around_tree = self
             .plan

@@ -18,8 +18,8 @@ pub(crate) struct Order {
     pub(crate) plan: Plan,
     /// Give the agent a terminal and type this into it.
     pub(crate) terminal: Option<String>,
-    /// Signal to the agent's group once it has written a line.
-    pub(crate) signal: Option<i32>,
+    /// What to do once the agent has written a line.
+    pub(crate) deed: Option<Deed>,
     /// Let the agent run until this file is there, then end this process without clean-up.
     pub(crate) die_at: Option<String>,
 }
@@ -29,9 +29,40 @@ impl Order {
         Self {
             plan,
             terminal: None,
-            signal: None,
+            deed: None,
             die_at: None,
         }
+    }
+}
+
+/// Something that happens to a running agent.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Deed {
+    /// A signal to its process group.
+    Signal(i32),
+    /// [`sandbox::Agent::kill`].
+    Kill,
+    /// The end of our process so many levels above the agent's: 1 is init, 2 the outer process.
+    EndAncestor(u32),
+}
+
+impl Deed {
+    fn carry_out(self, agent: &sandbox::Agent) -> Result<(), SandboxError> {
+        match self {
+            Self::Signal(signal) => agent.signal(signal)?,
+            Self::Kill => agent.kill(),
+            Self::EndAncestor(levels) => {
+                let mut pid = agent.pid().expect("the agent's pid");
+                for _ in 0..levels {
+                    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+                    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t"));
+                    pid = parent.unwrap().parse().unwrap();
+                }
+                let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -104,13 +135,13 @@ fn confine(order: &Order) -> Result<Seen, SandboxError> {
             .expect("dying");
     }
     let mut stdout = String::new();
-    if let Some(signal) = order.signal {
+    if let Some(deed) = order.deed {
         let mut byte = [0];
         while output.read(&mut byte).is_ok_and(|count| count == 1) && byte != *b"\n" {
             stdout.push(char::from(byte[0]));
         }
         stdout.push('\n');
-        agent.signal(signal)?;
+        deed.carry_out(&agent)?;
     }
     let errors = errors.map(|mut errors| {
         std::thread::spawn(move || {

@@ -181,12 +181,7 @@ impl User {
     }
 
     pub(crate) fn confine(&self, plan: Plan) -> Seen {
-        self.order(Order {
-            plan,
-            terminal: None,
-            signal: None,
-            die_at: None,
-        })
+        self.order(Order::new(plan))
     }
 
     pub(crate) fn order(&self, order: Order) -> Seen {

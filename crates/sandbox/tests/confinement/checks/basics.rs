@@ -1,7 +1,7 @@
 //! The command runs, and what it says and how it ends comes back.
 
 use super::{Check, Outcome, expect, prints};
-use crate::probe::Order;
+use crate::probe::{Deed, Order};
 use crate::runner::User;
 
 pub(crate) const CHECKS: &[Check] = &[
@@ -63,7 +63,7 @@ fn forwarded_signal(user: &User) -> Outcome {
     let plan =
         user.plan("trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
     let seen = user.order(Order {
-        signal: Some(15),
+        deed: Some(Deed::Signal(15)),
         ..Order::new(plan)
     });
     expect(seen.code == 3 && seen.stdout == "ready\ncaught\n", &seen)
@@ -186,14 +186,7 @@ fn everyday(user: &User) -> Outcome {
             plan.env.insert(name.into(), value);
         }
     }
-    let begin = std::time::Instant::now();
-    let tools = sandbox::tools::Tools::discover(&plan);
-    eprintln!(
-        "{}: tools found in {} us: {tools:#?}",
-        user.name(),
-        begin.elapsed().as_micros()
-    );
-    tools.add_to(&mut plan);
+    sandbox::tools::Tools::discover(&plan).add_to(&mut plan);
     let inside = user.confine(plan);
     let outside = user.outside(script, &path);
     expect(

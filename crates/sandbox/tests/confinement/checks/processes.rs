@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Check, Outcome, expect, prints, try_call};
-use crate::probe::Order;
+use crate::probe::{Deed, Order};
 use crate::runner::User;
 
 pub(crate) const CHECKS: &[Check] = &[
@@ -13,6 +13,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("no_descriptor_is_inherited", descriptors),
     ("nothing_outlives_the_agent", leftovers),
     ("a_killed_monitor_takes_everything_along", killed_monitor),
+    (
+        "the_end_of_any_of_our_processes_ends_everything",
+        ended_from_outside,
+    ),
     ("orphans_are_collected", orphans),
     ("limits_hold", limits),
     ("debugging_ones_own_children_works", debugging),
@@ -86,6 +90,25 @@ fn killed_monitor(user: &User) -> Outcome {
     )
 }
 
+fn ended_from_outside(user: &User) -> Outcome {
+    for (index, deed) in [Deed::Kill, Deed::EndAncestor(1), Deed::EndAncestor(2)]
+        .into_iter()
+        .enumerate()
+    {
+        let mark = format!("32{}{index}.5", std::process::id());
+        let plan = user.plan(&format!(
+            "setsid sleep {mark} & trap '' TERM; echo go; sleep {mark}"
+        ));
+        let seen = user.order(Order {
+            deed: Some(deed),
+            ..Order::new(plan)
+        });
+        expect(seen.code == 137 && seen.stdout == "go\n", (deed, &seen))?;
+        expect(within(Duration::from_secs(2), || !running(&mark)), deed)?;
+    }
+    Ok(())
+}
+
 fn within(limit: Duration, condition: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !condition() {
@@ -139,7 +162,7 @@ fn debugging(user: &User) -> Outcome {
 }
 
 fn pid(user: &User) -> Outcome {
-    let seen = user.run("true");
+    let seen = user.run("sleep 0.5");
     expect(
         seen.pid
             .is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()),
