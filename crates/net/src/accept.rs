@@ -11,11 +11,14 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::canonical::{self, Ambiguous};
 use crate::net::Shared;
 use crate::{dns, http, names, raw, socks, tls};
 
+/// Connections of one listener at a time; more wait in the system's queue.
+const CONNECTIONS_MAX: usize = 4096;
 /// Tunnels one within the other.
 const DEPTH_MAX: u8 = 3;
 
@@ -55,7 +58,12 @@ pub(crate) type AnyStream = Box<dyn Stream>;
 
 /// Accepts until the runtime ends.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
+        // Closed never, so there is always a permit to be had in the end.
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let shared = Arc::clone(&shared);
@@ -63,6 +71,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
                     if let Err(error) = arrive(shared, stream).await {
                         tracing::debug!(%error, "a connection ended");
                     }
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -165,6 +174,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) 
             socks::serve(shared, Box::new(stream), place).await
         }
         Speaks::Other => raw::serve(shared, Box::new(stream), place).await,
+        Speaks::Tls if is_opaque(&shared, &place) => {
+            raw::serve(shared, Box::new(stream), place).await
+        }
         Speaks::Tls => {
             let accepted = tls::accept(&shared.config.authority, stream, &place).await;
             let (clear, place) = accepted.inspect_err(|error| shared.distrusted(&place, error))?;
@@ -179,6 +191,20 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) 
             }
         }
     }
+}
+
+/// Whether the policy names where a connection leads for `CONNECT` and for nothing else: then its
+/// TLS is left alone (programs that pin certificates), and it is judged by its destination.
+fn is_opaque(shared: &Shared, place: &Place) -> bool {
+    place.target.as_ref().is_some_and(|target| {
+        shared
+            .session
+            .policy()
+            .party(&target.host, target.port)
+            .is_some_and(|party| {
+                !party.methods.is_empty() && party.methods.iter().all(|method| method == "CONNECT")
+            })
+    })
 }
 
 /// What a connection speaks.

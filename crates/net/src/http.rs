@@ -35,6 +35,9 @@ const CONVERSATION_BYTES_MAX: u64 = 256 << 20;
 /// Headers of one request, HTTP/1.
 const HEADERS_MAX: usize = 200;
 
+/// Headers of one request, HTTP/2.
+const HEADER_BYTES_MAX: u32 = 256 << 10;
+
 /// Serves HTTP/1 or HTTP/2 on a connection.
 pub(crate) async fn serve<S: Stream>(
     shared: Arc<Shared>,
@@ -52,7 +55,8 @@ pub(crate) async fn serve<S: Stream>(
     builder
         .http2()
         .adaptive_window(true)
-        .max_concurrent_streams(256);
+        .max_concurrent_streams(256)
+        .max_header_list_size(HEADER_BYTES_MAX);
     builder
         .serve_connection_with_upgrades(TokioIo::new(stream), service)
         .await
@@ -286,6 +290,13 @@ impl Whole {
         let internal = policy.internal(&target.host, target.port, &method, &target.path);
         let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
 
+        if internal {
+            // The answer is evidence, so it has to come readable.
+            headers.insert(
+                header::ACCEPT_ENCODING,
+                HeaderValue::from_static("identity"),
+            );
+        }
         let head = spool::head(&method, &target, &headers);
         let mut spooler = Spooler::new(shared.session.blobs(), head);
         let mut trailers = None;
@@ -453,7 +464,7 @@ async fn send(
     drop(lease);
     match forward(shared, &whole).await {
         Ok(response) => {
-            settle.answered(response.status().as_str());
+            settle.answered(&response.status().to_string());
             let belongs = Belongs {
                 settle,
                 host: whole.target.host,

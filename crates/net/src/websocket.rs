@@ -89,7 +89,7 @@ pub(crate) async fn open(
             return stub::failed(shape, StatusCode::BAD_GATEWAY, &why);
         }
     };
-    settle.answered(response.status().as_str());
+    settle.answered(&response.status().to_string());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let Target { host, path, .. } = whole.target;
         let belongs = Belongs {

@@ -551,3 +551,27 @@ fn waiting_requests_expire_with_a_reason() {
     assert!(got.body.contains("One more thing."), "{got:?}");
     assert!(origin.seen().is_empty());
 }
+
+#[test]
+fn a_pinned_program_passes_where_the_policy_names_that_alone() {
+    let (root, tls) = private_server(&["ssh.example", "good.example"], true);
+    let origin = Origin::secure(tls);
+    let world = World::with(policy(), |config| {
+        let base = format!("http://{}", origin.address);
+        config.upstreams.push(UpstreamRule {
+            hosts: HostPattern("ssh.example".into()),
+            base,
+        });
+    });
+    let pin = world.dir.path().join("pin.pem");
+    std::fs::write(&pin, root).unwrap();
+    let pin = pin.display().to_string();
+    let got = world.curl(&["--cacert", &pin, "https://ssh.example/pinned"]);
+    assert_eq!(got.status, 200, "{got:?}");
+    assert_eq!(origin.seen()[0].uri, "/pinned");
+    // It is in the log, by its destination.
+    assert!(world.log().contains(r#""operation":"connect""#));
+    // Every other party's TLS ends here.
+    let got = world.curl(&["--cacert", &pin, "https://good.example/pinned"]);
+    assert_eq!(got.status, 0, "{got:?}");
+}

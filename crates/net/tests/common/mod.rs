@@ -297,6 +297,9 @@ pub fn private_server(names: &[&str], valid: bool) -> (String, rustls::ServerCon
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "a private authority");
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let mut leaf =
