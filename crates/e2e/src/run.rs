@@ -175,7 +175,9 @@ impl Outcome {
         let text = finished.stdout.trim_end_matches('\n');
         let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
         let (stdout, summary) = match serde_json::from_str::<Value>(last) {
-            Ok(summary) if summary["session"].is_string() => (format!("{before}\n"), summary),
+            Ok(summary) if summary["session"].is_string() => {
+                (format!("{}\n", before.trim_end_matches('\n')), summary)
+            }
             _ => (finished.stdout.clone(), Value::Null),
         };
         Self {
