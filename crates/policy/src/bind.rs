@@ -1,20 +1,23 @@
 //! Puts a file's sheet and the built-in default together, binds them to a home and the agent's
 //! state trees, and writes the kernel's policy.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use kernel::KindSet;
 use kernel::policy::{
-    ExecutesRule, Gate, Glob, HostPattern, Limits, Party, PathRule, Policy, SensitiveRule,
-    SourcePattern, SourceRule,
+    ExecutesRule, Glob, HostPattern, Limits, Policy, SensitiveRule, SourcePattern, SourceRule,
 };
-use kernel::{KindSet, Level};
 
-use crate::error::{listed, nearest};
+use crate::error::listed;
 use crate::loaded::{AgentConfig, Credential, StateTree, UpstreamRule};
-use crate::party::{Allow, PartyEntry, ProviderEntry, below, is_any_path};
 use crate::read::{Document, Word};
 use crate::sheet::{Of, Sheet};
+
+/// Parties, where they are really reached, and the credentials they get.
+mod parties;
+
+use parties::Parties;
+pub(crate) use parties::RootEntry;
 
 /// Tree name of the workspace.
 pub(crate) const WORKSPACE: &str = "workspace";
@@ -23,7 +26,7 @@ pub(crate) const WORKSPACE: &str = "workspace";
 pub(crate) struct Bound {
     pub(crate) policy: Policy,
     pub(crate) upstreams: Vec<UpstreamRule>,
-    pub(crate) roots: Vec<(Vec<HostPattern>, Word)>,
+    pub(crate) roots: Vec<RootEntry>,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) agent: AgentConfig,
 }
@@ -42,7 +45,11 @@ pub(crate) struct Binder<'a> {
 impl Binder<'_> {
     pub(crate) fn bind(mut self) -> Bound {
         self.trees = self.state();
-        let (parties, upstreams, roots) = self.parties();
+        let Parties {
+            parties,
+            upstreams,
+            roots,
+        } = self.parties();
         let policy = Policy {
             epoch: kernel::Digest::default(),
             sources: self.sources(),
@@ -423,243 +430,6 @@ impl Binder<'_> {
                 .collect(),
         )
     }
-
-    // Parties.
-
-    #[expect(
-        clippy::type_complexity,
-        reason = "three lists that are made in one pass"
-    )]
-    fn parties(&self) -> (Vec<Party>, Vec<UpstreamRule>, Vec<(Vec<HostPattern>, Word)>) {
-        let mut parties = Vec::new();
-        let mut upstreams = Vec::new();
-        let mut roots: Vec<(Vec<HostPattern>, Word)> = Vec::new();
-        let mut claimed: BTreeMap<(String, u16), String> = BTreeMap::new();
-        for entry in &self.sheet.parties {
-            let entry = self.with_preset(entry);
-            self.claim(&mut claimed, &entry);
-            let hosts = host_patterns(&entry.hosts);
-            if let Some(upstream) = &entry.upstream {
-                upstreams.push(UpstreamRule {
-                    hosts: hosts.clone(),
-                    ports: entry.ports.clone(),
-                    upstream: upstream.clone(),
-                });
-            }
-            roots.extend(entry.roots.iter().map(|root| (hosts.clone(), root.clone())));
-            parties.push(self.party(&entry));
-        }
-        if self.sheet.defaults.parties {
-            parties.extend(self.default.parties.iter().map(|entry| self.party(entry)));
-        }
-        roots.extend(
-            self.sheet
-                .roots
-                .iter()
-                .map(|root| (Vec::new(), root.clone())),
-        );
-        // The first that matches counts: exact names before patterns, `*` last.
-        parties.sort_by_key(|party| {
-            let widest = party
-                .hosts
-                .iter()
-                .map(|host| width(&host.0))
-                .max()
-                .unwrap_or(0);
-            (widest, party.ports.is_empty())
-        });
-        (parties, upstreams, roots)
-    }
-
-    fn claim(&self, claimed: &mut BTreeMap<(String, u16), String>, entry: &PartyEntry) {
-        let ports: &[u16] = if entry.ports.is_empty() {
-            &[0]
-        } else {
-            &entry.ports
-        };
-        for host in &entry.hosts {
-            for port in ports {
-                let key = (host.text.clone(), *port);
-                if let Some(other) = claimed.insert(key, entry.name.text.clone()) {
-                    self.file.wrong_help(
-                        host.span.clone(),
-                        format!("party `{other}` already names `{}`", host.text),
-                        "named a second time",
-                        "say everything about one host and port in one party",
-                    );
-                    return;
-                }
-            }
-        }
-    }
-
-    fn with_preset(&self, entry: &PartyEntry) -> PartyEntry {
-        let mut entry = entry.clone();
-        let Some(word) = entry.preset.clone() else {
-            return entry;
-        };
-        let names: Vec<&str> = self
-            .default
-            .presets
-            .iter()
-            .map(|p| p.name.text.as_str())
-            .collect();
-        let found = self
-            .default
-            .presets
-            .iter()
-            .find(|preset| preset.name.text == word.text);
-        let Some(preset) = found else {
-            let help = match nearest(&word.text, names.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`? There is {}", listed(names)),
-                None => format!("there is {}", listed(names)),
-            };
-            self.file.wrong_help(
-                word.span,
-                format!("there is no preset `{}`", word.text),
-                "not known",
-                help,
-            );
-            return entry;
-        };
-        if entry.hosts.is_empty() {
-            // The place of the preset's name stands for the hosts it brings.
-            entry.hosts = preset
-                .hosts
-                .iter()
-                .map(|host| Word {
-                    text: host.text.clone(),
-                    span: word.span.clone(),
-                })
-                .collect();
-        }
-        if matches!(entry.allow, Allow::Unsaid) {
-            entry.allow = preset.allow.clone();
-        }
-        entry.blocking.extend(preset.blocking.iter().cloned());
-        entry
-    }
-
-    fn party(&self, entry: &PartyEntry) -> Party {
-        let (methods, named, gate) = match &entry.allow {
-            Allow::Unsaid => (Vec::new(), Vec::new(), Gate::Url),
-            Allow::Any => (Vec::new(), Vec::new(), Gate::Host),
-            Allow::Some(requests) => {
-                let (plain, with_path): (Vec<&PathRule>, Vec<&PathRule>) =
-                    requests.iter().partition(|rule| is_any_path(rule));
-                let mut methods: Vec<String> = plain
-                    .iter()
-                    .flat_map(|rule| rule.methods.iter().cloned())
-                    .collect();
-                if methods.is_empty() {
-                    // An empty list would stand for every method; this one matches none.
-                    methods.push(String::new());
-                }
-                (
-                    methods,
-                    with_path.into_iter().cloned().collect(),
-                    Gate::Host,
-                )
-            }
-        };
-        Party {
-            name: entry.name.text.clone(),
-            hosts: host_patterns(&entry.hosts),
-            ports: entry.ports.clone(),
-            clearance: entry.clearance.unwrap_or(Level::Public),
-            methods,
-            paths: entry.paths.clone(),
-            internal: self.internal(entry),
-            blocking: entry.blocking.clone(),
-            named,
-            gate,
-        }
-    }
-
-    fn internal(&self, entry: &PartyEntry) -> Vec<PathRule> {
-        let providers = || {
-            self.default
-                .parties
-                .iter()
-                .filter(|party| party.provider.is_some())
-        };
-        let models = |party: &PartyEntry| match &party.provider {
-            Some(ProviderEntry::Models(models)) => models.clone(),
-            _ => Vec::new(),
-        };
-        match &entry.provider {
-            Some(ProviderEntry::No) => Vec::new(),
-            Some(ProviderEntry::Models(models)) => models.clone(),
-            Some(ProviderEntry::Any) => {
-                let common = ["", "/v1"].iter().flat_map(|base| below(base));
-                common.chain(providers().flat_map(models)).collect()
-            }
-            Some(ProviderEntry::Like(word)) => {
-                let names: Vec<&str> = providers().map(|party| party.name.text.as_str()).collect();
-                let parse = |name: &str| {
-                    providers()
-                        .find(|party| party.name.text == name)
-                        .map(models)
-                };
-                self.file
-                    .one_of(word, "known model provider", &names, parse)
-                    .unwrap_or_default()
-            }
-            // A party that names the host of a known provider and says nothing of models.
-            None => entry
-                .hosts
-                .iter()
-                .flat_map(|host| {
-                    providers().filter(|party| {
-                        party
-                            .hosts
-                            .iter()
-                            .any(|known| HostPattern(known.text.clone()).matches(&host.text))
-                    })
-                })
-                .flat_map(models)
-                .collect(),
-        }
-    }
-
-    fn credentials(&self) -> Vec<Credential> {
-        let mut credentials: Vec<Credential> = self
-            .sheet
-            .credentials
-            .iter()
-            .map(|entry| Credential {
-                env: entry.env.text.clone(),
-                hosts: host_patterns(&entry.hosts),
-                placeholder: entry.placeholder.clone(),
-            })
-            .collect();
-        let shipped = self
-            .default
-            .parties
-            .iter()
-            .filter(|_| self.sheet.defaults.parties);
-        for party in self.sheet.parties.iter().chain(shipped) {
-            for env in &party.credentials {
-                let hosts = host_patterns(&party.hosts);
-                match credentials.iter_mut().find(|known| known.env == env.text) {
-                    // What a `[[credential]]` says of a variable is all that counts for it.
-                    Some(_)
-                        if self
-                            .sheet
-                            .credentials
-                            .iter()
-                            .any(|c| c.env.text == env.text) => {}
-                    Some(known) => known.hosts.extend(hosts),
-                    None => credentials.push(Credential {
-                        env: env.text.clone(),
-                        hosts,
-                        placeholder: party.placeholder.clone(),
-                    }),
-                }
-            }
-        }
-        credentials
-    }
 }
 
 /// `~/x` below a home; anything else as it is.
@@ -703,19 +473,4 @@ fn glob(path: &str, except: &[Word]) -> Glob {
         text.push_str(&word.text);
     }
     Glob(text)
-}
-
-fn host_patterns(hosts: &[Word]) -> Vec<HostPattern> {
-    hosts
-        .iter()
-        .map(|host| HostPattern(host.text.clone()))
-        .collect()
-}
-
-fn width(host: &str) -> u8 {
-    match host {
-        "*" => 2,
-        pattern if pattern.starts_with(['*', '.']) => 1,
-        _ => 0,
-    }
 }

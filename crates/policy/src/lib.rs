@@ -18,6 +18,8 @@ mod init;
 mod report;
 /// What a policy file says, table by table.
 mod sheet;
+/// Amounts with units.
+mod amount;
 /// The tables that speak of parties.
 mod party;
 /// Puts a file and the default together and writes the kernel's policy.

@@ -11,7 +11,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
-use crate::bind::{Binder, expand};
+use crate::bind::{Binder, RootEntry, expand};
 use crate::error::{Finding, PolicyErrors};
 use crate::loaded::{Loaded, OracleConfig, Root};
 use crate::read::{Document, Word};
@@ -175,12 +175,12 @@ fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyEr
 
 fn roots(
     file: &Document<'_>,
-    named: Vec<(Vec<kernel::policy::HostPattern>, Word)>,
+    named: Vec<RootEntry>,
     read: &dyn Fn(&Word) -> Option<String>,
 ) -> Vec<Root> {
     named
         .into_iter()
-        .filter_map(|(hosts, word)| {
+        .filter_map(|RootEntry { hosts, file: word }| {
             let pem = read(&word)?;
             let certificates: Result<Vec<_>, _> =
                 CertificateDer::pem_slice_iter(pem.as_bytes()).collect();

@@ -333,7 +333,11 @@ impl<'a> Table<'a> {
             } else {
                 format!("`{}`", self.name)
             };
-            let help = match instead.iter().find(|(wrong, _)| *wrong == name) {
+            let help = match instead
+                .iter()
+                .chain(OF_THE_TOP)
+                .find(|(wrong, _)| *wrong == name)
+            {
                 Some((_, help)) => (*help).to_string(),
                 None => match nearest(name, self.known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -349,6 +353,12 @@ impl<'a> Table<'a> {
         }
     }
 }
+
+/// Keys that end up in a table because they stand below its head.
+const OF_THE_TOP: &[(&str, &str)] = &[(
+    "rules",
+    "write it at the top of the file, before the first `[...]`",
+)];
 
 fn described(value: &DeValue<'_>) -> &'static str {
     match value {

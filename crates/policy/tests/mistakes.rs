@@ -126,6 +126,7 @@ fn rules() {
         rule(""),
         "[[rule]]\nname = \"r\"\n".to_string(),
         "rules = \"none.cedar\"\n".to_string(),
+        "[task]\ntrusted = true\nrules = \"none.cedar\"\n".to_string(),
     ];
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     insta::assert_snapshot!(all(&texts));
