@@ -98,7 +98,7 @@ const FORGOTTEN: &[(&str, &str)] = &[
         concat!("../sha", "red/"),
         "a folder that is not part of the project",
     ),
-    (concat!("/ro", "ot/"), "a path of somebody's machine"),
+    (concat!("/ro", "ot/."), "a path of somebody's machine"),
     (concat!("TO", "DO"), "finish it or leave it out"),
     (concat!("FIX", "ME"), "finish it or leave it out"),
     (concat!("iss", "ue #"), "say the reason itself"),
