@@ -287,8 +287,14 @@ fn every_dependency_has_its_reason() {
         .filter(|line| line.starts_with("| "))
         .filter_map(|line| line.split('|').nth(1))
         .flat_map(|cell| {
-            cell.split(',')
-                .map(|name| name.trim().trim_matches('`').to_owned())
+            cell.split(',').map(|name| {
+                name.split('(')
+                    .next()
+                    .unwrap_or_default()
+                    .trim()
+                    .trim_matches('`')
+                    .to_owned()
+            })
         })
         .collect();
     let metadata = metadata();
