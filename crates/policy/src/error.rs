@@ -110,10 +110,11 @@ impl PolicyErrors {
             .iter()
             .map(|finding| finding.render(renderer))
             .collect();
-        text.push(match self.0.len() {
-            1 => "the policy has a mistake; nothing was run".to_string(),
-            n => format!("the policy has {n} mistakes; nothing was run"),
-        });
+        match self.0.iter().filter(|finding| finding.line > 0).count() {
+            0 => {}
+            1 => text.push("the policy has a mistake; nothing was run".to_string()),
+            n => text.push(format!("the policy has {n} mistakes; nothing was run")),
+        }
         text.join("\n\n")
     }
 }

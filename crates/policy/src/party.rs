@@ -104,8 +104,7 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
     let (one, many) = (table.take("host"), table.take("hosts"));
     let preset = table.take("preset");
     if one.or(many).or(preset).is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[party]]` has to say who it is",
             "no `hosts` here",
             "write `hosts = [\"api.example.org\"]`, or `preset = \"npm\"`",
@@ -194,8 +193,7 @@ pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Opt
         models = ["", "/v1"].iter().flat_map(|base| below(base)).collect();
     }
     if one.or(many).or(base).is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[provider]]` has to say where its models are",
             "no `hosts` or `base_url` here",
             "write `base_url = \"http://127.0.0.1:11434/v1\"`, or `hosts = [\"models.example.org\"]`",
@@ -247,8 +245,7 @@ pub(crate) fn credential<'a>(
         .take("placeholder")
         .and_then(|item| document.string(item, "\"ghp_\""));
     if env.is_none() || one.or(many).is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[credential]]` has to have `env` and `hosts`",
             "this table",
             "write `env = \"GITHUB_TOKEN\"` and `hosts = [\"api.github.com\"]`: the variable's value is put in \

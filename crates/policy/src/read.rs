@@ -36,6 +36,7 @@ pub(crate) struct Table<'a> {
     map: &'a DeTable<'a>,
     span: Range<usize>,
     known: Vec<&'a str>,
+    lacks: Vec<(String, String, String)>,
 }
 
 impl<'a> Document<'a> {
@@ -308,6 +309,7 @@ impl<'a> Table<'a> {
             map,
             span,
             known: Vec::new(),
+            lacks: Vec::new(),
         }
     }
 
@@ -321,13 +323,25 @@ impl<'a> Table<'a> {
         self.map.get(key).map(|value| Item { key, value })
     }
 
+    /// Something that has to be there is not; a misspelt key is told instead of it.
+    pub(crate) fn lacks(
+        &mut self,
+        what: impl Into<String>,
+        here: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.lacks.push((what.into(), here.into(), help.into()));
+    }
+
     /// Notes every key that nobody asked for. `instead` knows what people write by mistake.
     pub(crate) fn finish(self, document: &Document<'_>, instead: &[(&str, &str)]) {
+        let mut odd = false;
         for key in self.map.keys() {
             let name: &str = key.get_ref();
             if self.known.contains(&name) {
                 continue;
             }
+            odd = true;
             let place = if self.name.is_empty() {
                 "a policy".to_string()
             } else {
@@ -350,6 +364,9 @@ impl<'a> Table<'a> {
                 "not known here",
                 help,
             );
+        }
+        for (what, here, help) in self.lacks.iter().filter(|_| !odd) {
+            document.wrong_help(self.span(), what, here, help);
         }
     }
 }

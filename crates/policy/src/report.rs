@@ -152,6 +152,41 @@ impl Loaded {
         }
     }
 
+    /// The policy in a few lines, for an oracle.
+    pub fn summary(&self) -> String {
+        let report = self.report();
+        let mut lines: Vec<String> = report
+            .sources
+            .iter()
+            .map(|source| match source.trusted.len() {
+                10 => format!("{} is trusted for everything", source.source),
+                _ => format!(
+                    "{} is trusted for {}",
+                    source.source,
+                    source.trusted.join(", ")
+                ),
+            })
+            .collect();
+        for party in report
+            .parties
+            .iter()
+            .filter(|party| party.internal.is_empty())
+        {
+            lines.push(format!(
+                "{} may be sent {} content: {}",
+                shortened(&party.hosts, 4),
+                party.clearance,
+                party.allow.join(", ")
+            ));
+        }
+        for rule in &report.rules {
+            lines.push(format!(
+                "rule `{rule}` was asked before and does not forbid what is held"
+            ));
+        }
+        lines.join("\n")
+    }
+
     fn party_report(&self, party: &kernel::Party) -> PartyReport {
         let mut allow: Vec<String> = match party.gate {
             Gate::Url => vec!["URLs from the task".to_string()],

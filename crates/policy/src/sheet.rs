@@ -396,8 +396,7 @@ fn of<'a>(document: &Document<'a>, table: &mut Table<'a>, name: &str) -> Vec<Of>
     let party = table.take("party");
     let tool = table.take("tool");
     if [path, party, tool].iter().flatten().count() != 1 {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             format!("`{name}` has to name exactly one of `path`, `party` and `tool`"),
             "this table",
             "write `path = \"docs/**\"`, `party = \"docs.example.org\"` or `tool = \"search\"`",
@@ -424,8 +423,7 @@ fn source<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<SourceEnt
     let except = patterns(document, table.take("except"));
     let trusted = table.take("trusted");
     if trusted.is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[source]]` has to say what it is trusted for",
             "no `trusted` here",
             "write `trusted = [\"host\"]`; kinds are host, url, path, email, account, command, package, \
@@ -469,8 +467,7 @@ fn executes<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<Execute
         .and_then(|item| document.string(item, "\"deploy script\""));
     let path = table.take("path");
     if path.is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[executes]]` has to say where",
             "no `path` here",
             "write `path = \"scripts/deploy/**\"`",
@@ -501,8 +498,7 @@ fn rule<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<RuleEntry> 
         .map(|word| word.text);
     let cedar = table.take("cedar");
     if name.is_none() || cedar.is_none() {
-        document.wrong_help(
-            table.span(),
+        table.lacks(
             "`[[rule]]` has to have `name` and `cedar`",
             "this table",
             "write `cedar = '''forbid(principal, action, resource);'''`",

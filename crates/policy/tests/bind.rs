@@ -327,6 +327,7 @@ fn what_is_in_force_in_words() {
         .to_string()
         .replace(world.0.path().to_str().unwrap(), "DIR");
     insta::assert_snapshot!(words);
+    insta::assert_snapshot!("in_a_few_lines", loaded.summary());
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["rules"], serde_json::json!(["no-publishing"]));
 }
