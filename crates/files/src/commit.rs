@@ -74,7 +74,7 @@ impl Host {
         let temp = self.temp(event, delta);
         let entry = Entry::Intent {
             event,
-            delta: delta.clone(),
+            delta: Box::new(delta.clone()),
             temp,
         };
         self.upper
@@ -327,8 +327,8 @@ impl Place<'_> {
                     .source(new)
                     .map_err(self.failed("read the staged content of"))?;
                 bytes::copy(&source, &file).map_err(self.failed("write"))?;
-                let written = digest(&file)
-                    .map_err(|e| self.failed("read back")(bytes::errno(&e)))?;
+                let written =
+                    digest(&file).map_err(|e| self.failed("read back")(bytes::errno(&e)))?;
                 if written != Digest(new.digest) {
                     return Err(CommitError::Changed(path::text(&self.delta.path)));
                 }
@@ -524,9 +524,8 @@ impl Place<'_> {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let source = rustix::fs::openat(&self.dir, self.temp, flags, Mode::empty())
                     .map_err(self.failed("keep the old version of"))?;
-                let kept = File::create(&undo).map_err(|e| {
-                    self.failed("keep the old version of")(bytes::errno(&e))
-                })?;
+                let kept = File::create(&undo)
+                    .map_err(|e| self.failed("keep the old version of")(bytes::errno(&e)))?;
                 bytes::copy(&File::from(source), &kept)
                     .and_then(|()| rustix::fs::fsync(&kept))
                     .map_err(self.failed("keep the old version of"))?;

@@ -64,7 +64,9 @@ impl Overlay {
         if let Some(size) = change.size {
             self.writable(ino)?;
             self.copy_up(ino, size == 0)?;
-            self.data_file(ino)?.set_len(size).map_err(|e| bytes::errno(&e))?;
+            self.data_file(ino)?
+                .set_len(size)
+                .map_err(|e| bytes::errno(&e))?;
             grown = true;
         }
         let mut state = self.lock();
@@ -202,7 +204,8 @@ impl Overlay {
             node.data.ok_or(Errno::BADF)?;
             node.file.clone().ok_or(Errno::BADF)?
         };
-        file.write_all_at(data, offset).map_err(|e| bytes::errno(&e))?;
+        file.write_all_at(data, offset)
+            .map_err(|e| bytes::errno(&e))?;
         let mut state = self.lock();
         let now = Time::now();
         let node = state.node_mut(ino)?;
@@ -250,9 +253,13 @@ impl Overlay {
             // Base and staged content lie on file systems that cannot do it together.
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let mut buffer = vec![0; length.min(1 << 20)];
-                let read = source.read_at(&mut buffer, from.1).map_err(|e| bytes::errno(&e))?;
+                let read = source
+                    .read_at(&mut buffer, from.1)
+                    .map_err(|e| bytes::errno(&e))?;
                 let bytes = buffer.get(..read).unwrap_or_default();
-                target.write_all_at(bytes, to.1).map_err(|e| bytes::errno(&e))?;
+                target
+                    .write_all_at(bytes, to.1)
+                    .map_err(|e| bytes::errno(&e))?;
                 read
             }
             other => other?,

@@ -42,8 +42,14 @@ impl Note {
         let note = Self {
             tree: delta.tree.clone(),
             path: path::text(&delta.path),
-            operation: kernel::Operation::File(delta.operation()).name().to_string(),
-            kind: delta.new.as_ref().map_or("none", |new| new.kind.name()).to_string(),
+            operation: kernel::Operation::File(delta.operation())
+                .name()
+                .to_string(),
+            kind: delta
+                .new
+                .as_ref()
+                .map_or("none", |new| new.kind.name())
+                .to_string(),
             exact: hex::encode(exact),
         };
         serde_json::to_string(&note).map_err(|e| e.to_string())
@@ -81,26 +87,40 @@ impl Trees {
             if held.effect.channel != kernel::Channel::File {
                 continue;
             }
-            let Ok(delta) = Note::read(&held.parked.note) else { continue };
-            let Some(tree) = self.index(&delta.tree) else { continue };
+            let Ok(delta) = Note::read(&held.parked.note) else {
+                continue;
+            };
+            let Some(tree) = self.index(&delta.tree) else {
+                continue;
+            };
             let now = delta_at(&self.overlay, tree, &delta.path).ok().flatten();
-            let node = now.filter(|now| now.delta.same(&delta)).and_then(|now| now.node);
+            let node = now
+                .filter(|now| now.delta.same(&delta))
+                .and_then(|now| now.node);
             let key = (tree, delta.path.clone());
             let pending = Pending::again(tree, delta, node);
-            self.holds.lock().insert(key, Open { hold: held.hold, pending });
+            self.holds.lock().insert(
+                key,
+                Open {
+                    hold: held.hold,
+                    pending,
+                },
+            );
         }
     }
 
     /// One round: what has come to rest is decided, and what is released is carried out.
-    pub(crate) fn pass(&self, force: bool) {
+    /// Says whether there was anything.
+    pub(crate) fn pass(&self, force: bool) -> bool {
         let _pass = self.pass.lock();
         let paths = match due(&self.overlay, self.quiet, force) {
             Ok(paths) => paths,
             Err(error) => {
                 tracing::warn!("cannot tell what changed: {error}");
-                return;
+                return false;
             }
         };
+        let any = !paths.is_empty();
         let mut pending = Vec::new();
         for (tree, path) in paths {
             match delta_at(&self.overlay, tree, &path) {
@@ -116,6 +136,7 @@ impl Trees {
             order(&mut pending);
             self.decide(pending);
         }
+        any
     }
 
     fn decide(&self, pending: Vec<Pending>) {
@@ -167,7 +188,7 @@ impl Trees {
             };
             match outcome {
                 Outcome::Released(lease) => released.push((found, lease)),
-                Outcome::Held(_) => {}
+                Outcome::Held(_) => self.keep_content(&found),
                 Outcome::Refused { .. } => {
                     if let Some(origin) = &found.origin {
                         refused.insert((found.tree, origin.clone()));
@@ -206,11 +227,7 @@ impl Trees {
         if released.is_empty() {
             return;
         }
-        let mut results: Vec<(
-            Pending,
-            EventId,
-            Result<Option<Version>, CommitError>,
-        )> = Vec::new();
+        let mut results: Vec<(Pending, EventId, Result<Option<Version>, CommitError>)> = Vec::new();
         let mut ready = Vec::new();
         for (found, lease) in released {
             let Some(host) = self.hosts.get(found.tree) else {
@@ -280,10 +297,11 @@ impl Trees {
             Ok(version) => {
                 let mut state = self.overlay.lock();
                 // Only bytes that the agent wrote are no news to it.
-                let written =
-                    delta.new.as_ref().is_some_and(|new| matches!(new.content, Content::Data(_)));
-                let kept =
-                    state.committed(found.tree, &delta.path, version, found.node, written);
+                let written = delta
+                    .new
+                    .as_ref()
+                    .is_some_and(|new| matches!(new.content, Content::Data(_)));
+                let kept = state.committed(found.tree, &delta.path, version, found.node, written);
                 drop(state);
                 if let Err(error) = kept {
                     tracing::warn!("{}: {error}", path::text(&delta.path));
@@ -316,6 +334,35 @@ impl Trees {
                 }
                 Err(text)
             }
+        }
+    }
+
+    /// A hold can last: bytes that lie in the base where they were moved from are copied, so that
+    /// whatever happens there does not reach them.
+    fn keep_content(&self, found: &Pending) {
+        let moved = found.delta.new.as_ref().is_some_and(
+            |new| matches!(&new.content, Content::Base(from) if *from != found.delta.path),
+        );
+        if let (true, Some((ino, _))) = (moved, found.node)
+            && let Err(error) = self.overlay.copy_up(ino, false)
+        {
+            tracing::warn!("{}: {error}", path::text(&found.delta.path));
+        }
+    }
+
+    /// Where the bytes of a held delta lie now. Their digest is checked when they are read.
+    fn locate_content(&self, tree: usize, delta: &mut Delta) {
+        let mut state = self.overlay.lock();
+        let Ok(Some(ino)) = state.walk(tree, &delta.path) else {
+            return;
+        };
+        let (Ok(node), Some(new)) = (state.node(ino), delta.new.as_mut()) else {
+            return;
+        };
+        if new.kind == Kind::File
+            && let Some(id) = node.data
+        {
+            new.content = Content::Data(id);
         }
     }
 
@@ -382,6 +429,8 @@ impl monitor::Channel for Trees {
         {
             return Err("what was held is not what was approved; nothing was written".to_string());
         }
+        let mut delta = delta;
+        self.locate_content(tree, &mut delta);
         let event = lease.event();
         let open = self.holds.lock().remove(&(tree, delta.path.clone()));
         let node = match open {
@@ -405,8 +454,12 @@ impl monitor::Channel for Trees {
 
     fn abort(&self, held: &Held, _refusal: &Refusal, _notice: &Notice) {
         let _pass = self.pass.lock();
-        let Ok(delta) = Note::read(&held.parked.note) else { return };
-        let Some(tree) = self.index(&delta.tree) else { return };
+        let Ok(delta) = Note::read(&held.parked.note) else {
+            return;
+        };
+        let Some(tree) = self.index(&delta.tree) else {
+            return;
+        };
         self.holds.lock().remove(&(tree, delta.path.clone()));
         self.revert(tree, &delta.path);
     }

@@ -70,9 +70,9 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
         target: new.target.as_deref().map(path::text),
     });
     let old = match &delta.base {
-        Some(v) if v.kind == Kind::File => {
-            base.open_file(&delta.path).map_or(Text::Binary, |(file, _)| text_of(&file))
-        }
+        Some(v) if v.kind == Kind::File => base
+            .open_file(&delta.path)
+            .map_or(Text::Binary, |(file, _)| text_of(&file)),
         Some(v) => Text::Words(v.target.as_deref().map(path::text).unwrap_or_default()),
         None => Text::Words(String::new()),
     };
@@ -86,7 +86,10 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
     let (diff, binary) = match (old, new) {
         (Text::Words(old), Text::Words(new)) if old == new => (None, false),
         (Text::Words(old), Text::Words(new)) => {
-            let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).to_string();
+            let diff = TextDiff::from_lines(&old, &new)
+                .unified_diff()
+                .context_radius(3)
+                .to_string();
             (Some(diff), false)
         }
         _ => (None, true),
@@ -94,7 +97,9 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
     Change {
         tree: delta.tree.clone(),
         path: path::text(&delta.path),
-        operation: kernel::Operation::File(delta.operation()).name().to_string(),
+        operation: kernel::Operation::File(delta.operation())
+            .name()
+            .to_string(),
         moved_from: origin.map(|origin| path::text(origin)),
         before,
         after,
@@ -131,7 +136,10 @@ impl fmt::Display for Change {
         if self.binary {
             let bytes = |side: &Option<Side>| side.as_ref().map_or(0, |side| side.bytes);
             let (from, to) = (bytes(&self.before), bytes(&self.after));
-            return writeln!(f, "Binary files {old} and {new} differ ({from} to {to} bytes)");
+            return writeln!(
+                f,
+                "Binary files {old} and {new} differ ({from} to {to} bytes)"
+            );
         }
         match &self.diff {
             Some(diff) => write!(f, "--- {old}\n+++ {new}\n{}", harmless(diff)),
@@ -146,7 +154,9 @@ enum Text {
 }
 
 fn text_of(file: &File) -> Text {
-    let Ok(bytes) = beginning(file, TEXT_BYTES_MAX + 1) else { return Text::Binary };
+    let Ok(bytes) = beginning(file, TEXT_BYTES_MAX + 1) else {
+        return Text::Binary;
+    };
     let long = bytes.len() as u64 > TEXT_BYTES_MAX;
     if long || bytes.iter().take(8192).any(|b| *b == 0) {
         return Text::Binary;
@@ -197,7 +207,12 @@ mod tests {
     fn in_the_form_of_git() {
         let side = |mode: &str| {
             let kind = "file".to_string();
-            Some(Side { kind, mode: mode.to_string(), bytes: 3, target: None })
+            Some(Side {
+                kind,
+                mode: mode.to_string(),
+                bytes: 3,
+                target: None,
+            })
         };
         let mut change = Change {
             tree: "workspace".into(),

@@ -52,7 +52,7 @@ pub mod path;
 
 pub use commit::CommitError;
 pub use delta::Delta;
+pub use diff::Change;
 pub use ids::Ids;
 pub use overlay::Precheck;
-pub use diff::Change;
 pub use trees::{Options, Serving, TreeSpec, Trees, TreesError, staged_changes};

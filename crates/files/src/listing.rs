@@ -32,7 +32,10 @@ pub(crate) struct Slot {
 impl Listing {
     /// Of a directory that the base has nothing of.
     pub(crate) fn of_new() -> Self {
-        Self { loaded: true, ..Self::default() }
+        Self {
+            loaded: true,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Option<Slot> {

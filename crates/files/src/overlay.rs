@@ -10,8 +10,8 @@ use rustix::io::{Errno, Result};
 use crate::attr::{Attr, Kind, Time};
 use crate::base::Base;
 use crate::delta::Delta;
-use crate::path::{Rel, join};
 use crate::listing::Name;
+use crate::path::{Rel, join};
 use crate::tree::{Ino, Node, ROOT, State};
 use crate::upper::{Entry, Upper};
 
@@ -38,6 +38,9 @@ impl std::fmt::Debug for Overlay {
         f.debug_struct("Overlay").finish_non_exhaustive()
     }
 }
+
+/// Takes a position, a name, its kind and its node; says whether it wants more.
+type Tell<'a> = dyn FnMut(u64, &[u8], Option<Kind>, Option<Found>) -> bool + 'a;
 
 /// Who asks, with host ids.
 #[derive(Clone, Copy, Debug)]
@@ -281,13 +284,7 @@ impl Overlay {
 
     /// Tells names after a position to `tell`, until it says that it has enough. With `plus` each
     /// is told with its node, which then counts as looked up.
-    pub(crate) fn list(
-        &self,
-        ino: Ino,
-        after: u64,
-        plus: bool,
-        tell: &mut dyn FnMut(u64, &[u8], Option<Kind>, Option<Found>) -> bool,
-    ) -> Result<()> {
+    pub(crate) fn list(&self, ino: Ino, after: u64, plus: bool, tell: &mut Tell<'_>) -> Result<()> {
         /// Positions 1 and 2 are `.` and `..`.
         const DOTS: u64 = 2;
         let mut state = self.lock();

@@ -8,9 +8,9 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Version};
+use crate::bytes::{self, digest};
 use crate::commit::Host;
 use crate::delta::Delta;
-use crate::bytes::{self, digest};
 use crate::overlay::Overlay;
 use crate::path::{Rel, split};
 use crate::tree::{Ino, Node, State};
@@ -44,7 +44,7 @@ pub(crate) fn finish_interrupted(
     for entry in &entries {
         match entry {
             Entry::Intent { event, delta, temp } => {
-                open.insert(*event, (delta, temp));
+                open.insert(*event, (&**delta, temp));
             }
             Entry::Finished { event, .. } => {
                 open.remove(event);
@@ -57,12 +57,19 @@ pub(crate) fn finish_interrupted(
     for (event, (delta, temp)) in open {
         let end = finish(host, event, delta, temp);
         let parent = split(&delta.path).map_or(&b""[..], |(parent, _)| parent);
-        let end = end.and_then(|()| host.sync_dir(parent)).map_err(|e| e.to_string());
+        let end = end
+            .and_then(|()| host.sync_dir(parent))
+            .map_err(|e| e.to_string());
         if end.is_ok() {
             // Best effort: without it the delta is found to be none and settles by itself.
-            let _ = host.upper.append(&Entry::Committed { path: delta.path.clone() });
+            let _ = host.upper.append(&Entry::Committed {
+                path: delta.path.clone(),
+            });
         }
-        let what = end.clone().err().unwrap_or_else(|| "finished after a crash".to_string());
+        let what = end
+            .clone()
+            .err()
+            .unwrap_or_else(|| "finished after a crash".to_string());
         host.finished(event, end.is_ok(), &what);
         ends.push((EventId(event), end.map(|()| what)));
     }
@@ -204,7 +211,7 @@ impl State {
             Entry::Base { path, version } => {
                 self.tree_mut(tree)?
                     .covered
-                    .insert(path.clone(), Some(version.clone()));
+                    .insert(path.clone(), Some((**version).clone()));
             }
             Entry::Create { path, id, .. } => {
                 let (parent, name) = self.replay_place(tree, path)?;
@@ -300,6 +307,16 @@ impl State {
                     _ => None,
                 };
                 self.committed(tree, path, version, seen, true)?;
+                if let Some(ino) = self.walk(tree, path)?
+                    && self.node(ino)?.clean()
+                {
+                    let stat = self.tree(tree)?.base.stat(path)?;
+                    let links = self.node(ino)?.attr.nlink;
+                    self.node_mut(ino)?.attr = Attr {
+                        nlink: links,
+                        ..Attr::of(&stat)
+                    };
+                }
             }
             Entry::Reverted { path } => {
                 self.revert(tree, path)?;
@@ -317,10 +334,16 @@ impl State {
     /// Whether a node's staged content is there and is not what the host has at a path.
     fn differs(&self, tree: usize, path: &[u8], ino: Ino) -> Result<bool> {
         let tree = self.tree(tree)?;
-        let Some(staged) = self.node(ino)?.data.and_then(|id| tree.upper.open_data(id).ok()) else {
+        let Some(staged) = self
+            .node(ino)?
+            .data
+            .and_then(|id| tree.upper.open_data(id).ok())
+        else {
             return Ok(false);
         };
-        let Ok((committed, _)) = tree.base.open_file(path) else { return Ok(false) };
+        let Ok((committed, _)) = tree.base.open_file(path) else {
+            return Ok(false);
+        };
         let digest = |file| digest(file).map_err(|e| bytes::errno(&e));
         Ok(digest(&staged)? != digest(&committed)?)
     }
@@ -349,35 +372,8 @@ impl State {
         for path in covered {
             self.touch(tree, path, false);
         }
-        let staged: Vec<Ino> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.tree == tree && !node.clean() && !node.names.is_empty())
-            .map(|(ino, _)| *ino)
-            .collect();
-        for ino in staged {
+        for ino in self.unclean_nodes(tree) {
             self.touch_node(ino);
         }
-    }
-
-    /// Paths that may differ from the base.
-    pub(crate) fn staged_paths(&mut self) -> std::collections::BTreeSet<(usize, Rel)> {
-        let mut paths = std::collections::BTreeSet::new();
-        for (index, tree) in self.trees.iter().enumerate() {
-            paths.extend(tree.covered.keys().map(|path| (index, path.clone())));
-            paths.extend(tree.dirty.keys().map(|path| (index, path.clone())));
-        }
-        let staged: Vec<(usize, Ino)> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| !node.clean() && !node.names.is_empty())
-            .map(|(ino, node)| (node.tree, *ino))
-            .collect();
-        for (tree, ino) in staged {
-            if tree < self.trees.len() {
-                paths.extend(self.paths_of(ino).into_iter().map(|path| (tree, path)));
-            }
-        }
-        paths
     }
 }

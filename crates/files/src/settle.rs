@@ -9,8 +9,8 @@ use rustix::io::{Errno, Result};
 
 use crate::attr::{Kind, Time, Version};
 use crate::base::Base;
-use crate::delta::{Content, Delta, New};
 use crate::bytes::{self, digest};
+use crate::delta::{Content, Delta, New};
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
 use crate::tree::{Ino, State};
@@ -74,10 +74,57 @@ pub(crate) fn due(
     Ok(paths)
 }
 
+/// All paths that may differ from the base.
+pub(crate) fn staged_paths(overlay: &Overlay) -> Result<BTreeSet<(usize, Rel)>> {
+    let mut paths = BTreeSet::new();
+    let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
+    let mut state = overlay.lock();
+    for tree in 0..state.trees.len() {
+        let found = state.tree(tree)?;
+        let base = Arc::clone(&found.base);
+        let covered: Vec<Rel> = found.covered.keys().cloned().collect();
+        let dirty: Vec<(Rel, bool)> = found
+            .dirty
+            .iter()
+            .map(|(path, dirty)| (path.clone(), dirty.deep))
+            .collect();
+        for (path, deep) in dirty {
+            if deep {
+                state.descend(tree, &path, &mut paths)?;
+                moved.push((tree, path.clone(), Arc::clone(&base)));
+            }
+            paths.insert((tree, path));
+        }
+        paths.extend(covered.into_iter().map(|path| (tree, path)));
+        for ino in state.unclean_nodes(tree) {
+            paths.extend(state.paths_of(ino).into_iter().map(|path| (tree, path)));
+        }
+    }
+    drop(state);
+    for (tree, path, base) in moved {
+        descend_base(&base, tree, &path, &mut paths)?;
+    }
+    Ok(paths)
+}
+
 /// What the view at a path amounts to over the base; `None` when it is what the base has.
 pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Option<Pending>> {
     let mut state = overlay.lock();
     let ino = state.walk(tree, path)?;
+    if let Some(ino) = ino {
+        let node = state.node(ino)?;
+        let from = node.base.clone().filter(|from| from != path);
+        let bare = node.kind == Kind::File && node.data.is_none();
+        if bare
+            && let Some(from) = from
+            && !state.place_is_quiet(tree, &from)?
+        {
+            // Its bytes lie where something else is about to be.
+            drop(state);
+            overlay.copy_up(ino, false)?;
+            state = overlay.lock();
+        }
+    }
     let covered = state.tree(tree)?.covered.get(path).cloned();
     let base = Arc::clone(&state.tree(tree)?.base);
     let upper = Arc::clone(&state.tree(tree)?.upper);
@@ -258,9 +305,7 @@ fn base_digest(base: &Base, path: &[u8], seen: &Version) -> Option<[u8; 32]> {
 }
 
 fn digest_of(file: &std::fs::File) -> Result<[u8; 32]> {
-    digest(file)
-        .map(|d| d.0)
-        .map_err(|e| bytes::errno(&e))
+    digest(file).map(|d| d.0).map_err(|e| bytes::errno(&e))
 }
 
 fn descend_base(
@@ -288,6 +333,31 @@ fn descend_base(
 }
 
 impl State {
+    /// Nodes with a name whose content or attributes are staged.
+    pub(crate) fn unclean_nodes(&self, tree: usize) -> Vec<Ino> {
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.tree == tree && !node.clean() && !node.names.is_empty())
+            .map(|(ino, _)| *ino)
+            .collect()
+    }
+
+    /// Whether a place of the base keeps its content until what was moved from there is committed:
+    /// nothing takes its place meanwhile, nor that of a directory above.
+    fn place_is_quiet(&mut self, tree: usize, path: &Rel) -> Result<bool> {
+        if self.walk(tree, path)?.is_some() {
+            return Ok(false);
+        }
+        let mut above = path.as_slice();
+        while let Some((parent, _)) = crate::path::split(above) {
+            if let Some(ino) = self.walk(tree, parent)? {
+                return Ok(self.node(ino)?.kind == Kind::Dir);
+            }
+            above = parent;
+        }
+        Ok(true)
+    }
+
     fn rested_nodes(
         &mut self,
         tree: usize,

@@ -466,7 +466,7 @@ impl State {
         if let (Some(version), false) = (&version, replay) {
             tree.upper.append(&Entry::Base {
                 path: path.clone(),
-                version: version.clone(),
+                version: Box::new(version.clone()),
             })?;
         }
         tree.covered.insert(path.clone(), version);

@@ -25,7 +25,7 @@ use crate::labels::Labels;
 use crate::overlay::{Overlay, Precheck};
 use crate::path::{self, Rel};
 use crate::recover;
-use crate::settle::{Pending, delta_at, order};
+use crate::settle::{Pending, delta_at, order, staged_paths};
 use crate::upper::{Card, Upper};
 
 /// One tree: a directory of the owner, and where its staged changes lie.
@@ -160,8 +160,10 @@ impl Trees {
                 tag: tag.clone(),
                 steps: Arc::clone(&steps),
             };
-            interrupted.extend(recover::finish_interrupted(&host).map_err(trouble("read", &spec.upper))?);
-            recover::rebuild(&overlay, index, &host.upper).map_err(trouble("rebuild", &spec.upper))?;
+            interrupted
+                .extend(recover::finish_interrupted(&host).map_err(trouble("read", &spec.upper))?);
+            recover::rebuild(&overlay, index, &host.upper)
+                .map_err(trouble("rebuild", &spec.upper))?;
             hosts.push(host);
         }
         let labels = Labels::start(Some(Arc::clone(&session)), options.excluded)
@@ -247,7 +249,13 @@ impl Trees {
 
     /// Decides everything staged now, whether it has come to rest or not.
     pub fn settle_now(&self) {
-        self.pass(true);
+        // What changes while it is decided comes again.
+        const ROUNDS_MAX: usize = 5;
+        for _ in 0..ROUNDS_MAX {
+            if !self.pass(true) {
+                return;
+            }
+        }
     }
 
     /// Holds everything that a session which was cut off left staged and undecided.
@@ -283,7 +291,10 @@ impl Trees {
         let hosts = |tree: usize| self.hosts.get(tree);
         self.staged()
             .iter()
-            .filter_map(|p| hosts(p.tree).map(|host| diff::change(&p.delta, p.origin.as_ref(), &host.base, &host.upper)))
+            .filter_map(|p| {
+                hosts(p.tree)
+                    .map(|host| diff::change(&p.delta, p.origin.as_ref(), &host.base, &host.upper))
+            })
             .collect()
     }
 
@@ -323,7 +334,10 @@ impl Trees {
 pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
     let overlay = Overlay::new(false);
     let mut places = Vec::new();
-    for upper in uppers.iter().filter(|upper| upper.join("tree.json").exists()) {
+    for upper in uppers
+        .iter()
+        .filter(|upper| upper.join("tree.json").exists())
+    {
         let card = crate::upper::read_card(upper).map_err(trouble("read", upper))?;
         let base = card_base(&card, upper)?;
         let base = Arc::new(Base::open(&base).map_err(trouble("open the directory", &base))?);
@@ -344,7 +358,13 @@ pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
 }
 
 fn staged(overlay: &Overlay) -> Vec<Pending> {
-    let paths = overlay.lock().staged_paths();
+    let paths = match staged_paths(overlay) {
+        Ok(paths) => paths,
+        Err(error) => {
+            tracing::warn!("cannot tell what is staged: {error}");
+            return Vec::new();
+        }
+    };
     let mut pending: Vec<Pending> = paths
         .into_iter()
         .filter_map(|(tree, path)| delta_at(overlay, tree, &path).ok().flatten())
@@ -356,7 +376,9 @@ fn staged(overlay: &Overlay) -> Vec<Pending> {
 fn card_base(card: &Card, upper: &Path) -> Result<PathBuf, TreesError> {
     let base = path::bytes(&card.base)
         .ok_or_else(|| trouble("read", upper)("its base has no readable path"))?;
-    Ok(PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(base)))
+    Ok(PathBuf::from(
+        <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(base),
+    ))
 }
 
 impl Serving {

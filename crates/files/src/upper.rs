@@ -24,7 +24,7 @@ use crate::path::Rel;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Entry {
     /// What the base held at a path when the agent first covered it.
-    Base { path: Rel, version: Version },
+    Base { path: Rel, version: Box<Version> },
     /// A new node; `id` names its content in `data/`.
     Create {
         path: Rel,
@@ -68,7 +68,11 @@ pub(crate) enum Entry {
     /// The view shows the host's version again.
     Reverted { path: Rel },
     /// A delta is about to be carried out on the host, with temporary names `temp`.
-    Intent { event: u64, delta: Delta, temp: Rel },
+    Intent {
+        event: u64,
+        delta: Box<Delta>,
+        temp: Rel,
+    },
     /// It was carried out (`ok`), or was not and left nothing behind.
     Finished { event: u64, ok: bool, what: String },
 }
@@ -114,7 +118,11 @@ impl Upper {
     pub(crate) fn look_at(dir: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
-        Ok(Self { dir: dir.to_path_buf(), data, journal: None })
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            data,
+            journal: None,
+        })
     }
 
     /// Writes down which tree it belongs to.
@@ -135,7 +143,9 @@ impl Upper {
 
     /// Appends a record. It survives the end of this process when this returns.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), Errno> {
-        let Some(mut journal) = self.journal.as_ref() else { return Ok(()) };
+        let Some(mut journal) = self.journal.as_ref() else {
+            return Ok(());
+        };
         let body = postcard::to_stdvec(entry).map_err(|_| Errno::IO)?;
         let mut record = Vec::with_capacity(body.len() + 8);
         record.extend_from_slice(

@@ -1,4 +1,10 @@
 //! The life of changes: staged, settled, released, held, refused.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod world;
 
@@ -24,7 +30,10 @@ fn the_base_is_seen_and_not_touched() {
     // Named, not found: `find` would move the directories' own times of access. Reading a link
     // moves the link's, which cannot be helped.
     let times = |dir: &std::path::Path| {
-        run(dir, "stat -c '%n %Y %Z %X %a %i' . src src/deep src/deep/x src/main.rs a.txt .env")
+        run(
+            dir,
+            "stat -c '%n %Y %Z %X %a %i' . src src/deep src/deep/x src/main.rs a.txt .env",
+        )
     };
     let before = times(&world.base());
     let inside = snapshot(&world.inside());

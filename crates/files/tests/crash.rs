@@ -1,5 +1,11 @@
 //! A crash at any step of a commit, and a kill of the process: every path is old or new, nothing
 //! of ours is left in the owner's directory, and what was staged can still be decided.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod world;
 
@@ -14,7 +20,14 @@ use world::{Disk, World, run, snapshot};
 
 fn fill(base: &Path) {
     fs::create_dir_all(base.join("dir/sub")).unwrap();
-    for name in ["modify", "delete", "mode", "to-dir", "dir/moved", "dir/sub/x"] {
+    for name in [
+        "modify",
+        "delete",
+        "mode",
+        "to-dir",
+        "dir/moved",
+        "dir/sub/x",
+    ] {
         fs::write(base.join(name), format!("old {name}")).unwrap();
     }
     std::os::unix::fs::symlink("old-target", base.join("link")).unwrap();
@@ -36,9 +49,17 @@ fn change(inside: &Path) {
 /// Steps stop for good after the first `after` of them.
 fn stopping(after: usize, count: Arc<AtomicUsize>) -> Options {
     let steps = move |step: &'static str| {
-        if count.fetch_add(1, Ordering::SeqCst) < after { Ok(()) } else { Err(CommitError::Stopped(step)) }
+        if count.fetch_add(1, Ordering::SeqCst) < after {
+            Ok(())
+        } else {
+            Err(CommitError::Stopped(step))
+        }
     };
-    Options { steps: Some(Arc::new(steps)), quiet: std::time::Duration::from_secs(1000), ..Options::default() }
+    Options {
+        steps: Some(Arc::new(steps)),
+        quiet: std::time::Duration::from_secs(1000),
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -55,14 +76,27 @@ fn every_step_can_be_the_last() {
         world.settle();
         drop(world);
         let taken = count.load(Ordering::SeqCst);
-        for line in snapshot(&disk.base()).iter().filter(|l| !l.contains(".kairos-")) {
-            assert!(old.contains(line) || new.contains(line), "step {steps}: neither old nor new: {line}");
+        for line in snapshot(&disk.base())
+            .iter()
+            .filter(|l| !l.contains(".kairos-"))
+        {
+            assert!(
+                old.contains(line) || new.contains(line),
+                "step {steps}: neither old nor new: {line}"
+            );
         }
         // Another process finishes what was decided.
         let world = World::on(Arc::clone(&disk), Options::default());
         world.settle();
         let after = snapshot(&disk.base());
-        assert_eq!(after, new, "step {steps}; undecided {:?}", world.trees.undecided());
+        assert_eq!(
+            after,
+            new,
+            "step {steps}; undecided {:?}, interrupted {:?}, log {}",
+            world.trees.undecided(),
+            world.trees.interrupted(),
+            fs::read_to_string(disk.session_dir().log()).unwrap()
+        );
         assert_eq!(snapshot(&world.inside()), new, "step {steps}");
         if taken <= steps {
             assert!(steps > 20, "only {steps} steps were tried");
@@ -87,15 +121,30 @@ fn the_owners_version_survives_a_crash_in_the_middle() {
         _ => Ok(()),
     };
     let quiet = std::time::Duration::from_secs(1000);
-    let world = World::on(Arc::clone(&disk), Options { steps: Some(Arc::new(steps)), quiet, ..Options::default() });
+    let world = World::on(
+        Arc::clone(&disk),
+        Options {
+            steps: Some(Arc::new(steps)),
+            quiet,
+            ..Options::default()
+        },
+    );
     fs::write(world.inside().join("f"), "the agent's").unwrap();
     world.settle();
     drop(world);
     let world = World::on(Arc::clone(&disk), Options::default());
     assert_eq!(snapshot(&disk.base()), ["f 0644 \"the owner's\""]);
-    assert_eq!(fs::read_to_string(world.inside().join("f")).unwrap(), "the agent's");
+    assert_eq!(
+        fs::read_to_string(world.inside().join("f")).unwrap(),
+        "the agent's"
+    );
     let (_, end) = &world.trees.interrupted()[0];
-    assert!(end.as_ref().unwrap_err().contains("was changed on the host meanwhile"), "{end:?}");
+    assert!(
+        end.as_ref()
+            .unwrap_err()
+            .contains("was changed on the host meanwhile"),
+        "{end:?}"
+    );
 }
 
 #[test]
@@ -104,9 +153,18 @@ fn what_was_staged_is_there_after_a_kill() {
     fill(&disk.base());
     let old = snapshot(&disk.base());
     let quiet = std::time::Duration::from_secs(1000);
-    let world = World::on(Arc::clone(&disk), Options { quiet, ..Options::default() });
+    let world = World::on(
+        Arc::clone(&disk),
+        Options {
+            quiet,
+            ..Options::default()
+        },
+    );
     change(&world.inside());
-    run(&world.inside(), "python3 -c \"import os; os.setxattr('modify', 'user.k', b'v')\"");
+    run(
+        &world.inside(),
+        "python3 -c \"import os; os.setxattr('modify', 'user.k', b'v')\"",
+    );
     let new = snapshot(&world.inside());
     // Nothing is said to the trees: as if the process were killed.
     drop(world);
@@ -114,14 +172,30 @@ fn what_was_staged_is_there_after_a_kill() {
     let changes = files::staged_changes(&[disk.upper()]).unwrap();
     let text: String = changes.iter().map(ToString::to_string).collect();
     assert!(text.contains("-old modify"), "{text}");
-    let world = World::on(Arc::clone(&disk), Options { quiet, ..Options::default() });
+    let world = World::on(
+        Arc::clone(&disk),
+        Options {
+            quiet,
+            ..Options::default()
+        },
+    );
     assert_eq!(snapshot(&world.inside()), new);
     world.trees.hold_undecided();
     assert_eq!(world.session.held().len(), changes.len());
-    assert_eq!(snapshot(&disk.base()), old, "nothing is released that nobody decided");
+    assert_eq!(
+        snapshot(&disk.base()),
+        old,
+        "nothing is released that nobody decided"
+    );
     let mut holds = world.session.held();
     while let Some(held) = holds.pop() {
-        let _ = world.session.verdict(held.hold, held.manifest, kernel::Verdict::Release, "test", "ok");
+        let _ = world.session.verdict(
+            held.hold,
+            held.manifest,
+            kernel::Verdict::Release,
+            "test",
+            "ok",
+        );
     }
     assert_eq!(world.session.held().len(), 0);
     assert_eq!(snapshot(&disk.base()), new);

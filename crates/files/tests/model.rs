@@ -1,5 +1,11 @@
 //! The same random operations on a tree of ours and on a plain directory give the same answers and
 //! the same tree; and after a settlement the owner's directory is that tree too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod world;
 
@@ -34,7 +40,9 @@ enum Op {
     Settle,
 }
 
-const NAMES: [&str; 14] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/f", "g", "g/a", "g/h", "g/h/i", "base", "base/x"];
+const NAMES: [&str; 14] = [
+    "a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/f", "g", "g/a", "g/h", "g/h/i", "base", "base/x",
+];
 
 fn op() -> impl Strategy<Value = Op> {
     let n = 0..NAMES.len();
@@ -68,9 +76,11 @@ fn act(root: &Path, op: &Op) -> String {
         Err(error) => format!("{:?}", error.raw_os_error()),
     };
     // A FIFO would wait.
-    let plain = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
+    let plain =
+        |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
     let rename2 = |a: &usize, b: &usize, flags| {
-        rustix::fs::renameat_with(rustix::fs::CWD, at(a), rustix::fs::CWD, at(b), flags).map_err(Into::into)
+        rustix::fs::renameat_with(rustix::fs::CWD, at(a), rustix::fs::CWD, at(b), flags)
+            .map_err(Into::into)
     };
     match op {
         Op::Write(n, byte, size) => {
@@ -83,15 +93,32 @@ fn act(root: &Path, op: &Op) -> String {
             if !plain(&at(n)) {
                 return "skipped".into();
             }
-            told(fs::OpenOptions::new().append(true).open(at(n)).and_then(|mut f| f.write_all(&[*byte; 10])))
+            told(
+                fs::OpenOptions::new()
+                    .append(true)
+                    .open(at(n))
+                    .and_then(|mut f| f.write_all(&[*byte; 10])),
+            )
         }
         Op::Truncate(n, size) => {
             if !plain(&at(n)) {
                 return "skipped".into();
             }
-            told(fs::OpenOptions::new().write(true).open(at(n)).and_then(|f| f.set_len(u64::from(*size))))
+            told(
+                fs::OpenOptions::new()
+                    .write(true)
+                    .open(at(n))
+                    .and_then(|f| f.set_len(u64::from(*size))),
+            )
         }
-        Op::Create(n) => told(fs::OpenOptions::new().write(true).create_new(true).mode(0o640).open(at(n)).map(drop)),
+        Op::Create(n) => told(
+            fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o640)
+                .open(at(n))
+                .map(drop),
+        ),
         Op::Remove(n) => told(fs::remove_file(at(n))),
         Op::Mkdir(n) => told(fs::create_dir(at(n))),
         Op::Rmdir(n) => told(fs::remove_dir(at(n))),
@@ -104,12 +131,21 @@ fn act(root: &Path, op: &Op) -> String {
             if !plain(&at(n)) {
                 return "skipped".into();
             }
-            told(fs::set_permissions(at(n), fs::Permissions::from_mode(u32::from(*mode))))
+            told(fs::set_permissions(
+                at(n),
+                fs::Permissions::from_mode(u32::from(*mode)),
+            ))
         }
         Op::Fifo(n) => {
             use std::os::unix::ffi::OsStrExt;
             let path = CString::new(at(n).as_os_str().as_bytes()).unwrap();
-            let made = rustix::fs::mknodat(rustix::fs::CWD, path.as_c_str(), rustix::fs::FileType::Fifo, 0o644.into(), 0);
+            let made = rustix::fs::mknodat(
+                rustix::fs::CWD,
+                path.as_c_str(),
+                rustix::fs::FileType::Fifo,
+                0o644.into(),
+                0,
+            );
             told(made.map_err(Into::into))
         }
         Op::Stat(n) => match fs::symlink_metadata(at(n)) {

@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use files::{Options, Serving, TreeSpec, Trees};
-use kernel::policy::{
-    ExecutesRule, Glob, Policy, Rules, SensitiveRule, SourcePattern, SourceRule,
-};
+use kernel::policy::{ExecutesRule, Glob, Policy, Rules, SensitiveRule, SourcePattern, SourceRule};
 use kernel::{Channel, Effect, Kind, KindSet, Level, Refusal};
 use monitor::session::{Parts, SystemChance};
 use monitor::{Happening, Session};
