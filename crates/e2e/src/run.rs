@@ -20,6 +20,17 @@ pub enum Who {
     Ordinary,
 }
 
+impl Who {
+    /// `KAIROS_E2E_WHO=ordinary` makes runs of tests that do not say otherwise those of an ordinary user.
+    fn by_default() -> Self {
+        match std::env::var("KAIROS_E2E_WHO").as_deref() {
+            Ok("ordinary") => Self::Ordinary,
+            Ok("me") | Err(_) => Self::Me,
+            Ok(other) => panic!("KAIROS_E2E_WHO is `{other}`; write `me` or `ordinary`"),
+        }
+    }
+}
+
 /// One invocation of `kairos`.
 #[derive(Debug, Clone)]
 pub struct Run<'a> {
@@ -53,7 +64,7 @@ impl<'a> Run<'a> {
         Self {
             workspace,
             world: None,
-            who: Who::Me,
+            who: Who::by_default(),
             policy: None,
             // Without one, the command line would be the task and vouch for every host that a probe names.
             task: "Do what has to be done here.".to_owned(),
