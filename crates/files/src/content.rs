@@ -191,6 +191,18 @@ impl Overlay {
         state.reap(ino);
     }
 
+    /// What a handle reads from, and base content that is to be reported first because its owner
+    /// changed it in place while it was open.
+    pub(crate) fn readable(&self, ino: Ino) -> Result<(Arc<File>, Option<Report>)> {
+        let mut state = self.lock();
+        let report = state
+            .notice(ino)?
+            .then(|| state.report(ino))
+            .transpose()?
+            .flatten();
+        Ok((state.node(ino)?.file.clone().ok_or(Errno::BADF)?, report))
+    }
+
     /// What open handles of a node read and write.
     pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
         self.lock().node(ino)?.file.clone().ok_or(Errno::BADF)
@@ -456,32 +468,15 @@ impl Overlay {
             });
         }
         let tree = state.tree(node.tree)?;
-        let mut keep_cache = true;
         if node.file.is_none() {
-            let (file, version) = match (node.data, &node.base) {
-                (Some(id), _) => (tree.upper.open_data(id)?, None),
-                (None, Some(path)) => {
-                    let (file, stat) = tree.base.open_file(path)?;
-                    (file, Some((Version::of(&stat), Attr::of(&stat))))
-                }
+            let file = match (node.data, &node.base) {
+                (Some(id), _) => tree.upper.open_data(id)?,
+                (None, Some(path)) => tree.base.open_file(path)?.0,
                 (None, None) => return Err(Errno::IO),
             };
-            let node = state.node_mut(ino)?;
-            node.file = Some(Arc::new(file));
-            if let Some((version, attr)) = version
-                && node.seen.as_ref().is_none_or(|seen| !seen.same(&version))
-            {
-                // Its owner changed it since the agent last looked: another version, to be read
-                // and reported anew.
-                keep_cache = false;
-                node.seen = Some(version);
-                node.reported = false;
-                node.by_agent = false;
-                if !node.attr_staged {
-                    node.attr = attr;
-                }
-            }
+            state.node_mut(ino)?.file = Some(Arc::new(file));
         }
+        let keep_cache = !state.notice(ino)?;
         let report = state.report(ino)?;
         let node = state.node_mut(ino)?;
         node.opens += 1;
@@ -566,6 +561,38 @@ impl State {
             paths.push(path);
         }
         Ok(paths)
+    }
+
+    /// Notices that the owner changed an open base file since the agent last looked: another
+    /// version, to be read and reported anew.
+    fn notice(&mut self, ino: Ino) -> Result<bool> {
+        let node = self.node(ino)?;
+        let (None, Some(file)) = (node.data, &node.file) else {
+            return Ok(false);
+        };
+        if node.by_agent && node.seen.is_none() {
+            return Ok(false);
+        }
+        let stat = rustix::fs::fstat(&**file)?;
+        let now = Version::of(&stat);
+        let known = node.seen.as_ref().is_some_and(|seen| {
+            (seen.size, seen.mtime) == (now.size, now.mtime)
+                && (seen.ino == now.ino || node.by_agent)
+        });
+        if known {
+            return Ok(false);
+        }
+        let node = self.node_mut(ino)?;
+        node.seen = Some(now);
+        node.reported = false;
+        node.by_agent = false;
+        if !node.attr_staged {
+            node.attr = Attr {
+                nlink: node.attr.nlink,
+                ..Attr::of(&stat)
+            };
+        }
+        Ok(true)
     }
 
     fn report(&mut self, ino: Ino) -> Result<Option<Report>> {

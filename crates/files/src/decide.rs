@@ -359,10 +359,12 @@ impl Trees {
         let (Ok(node), Some(new)) = (state.node(ino), delta.new.as_mut()) else {
             return;
         };
-        if new.kind == Kind::File
-            && let Some(id) = node.data
-        {
-            new.content = Content::Data(id);
+        if new.kind == Kind::File {
+            match (node.data, &node.base) {
+                (Some(id), _) => new.content = Content::Data(id),
+                (None, Some(from)) => new.content = Content::Base(from.clone()),
+                (None, None) => {}
+            }
         }
     }
 
@@ -462,6 +464,14 @@ impl monitor::Channel for Trees {
         };
         self.holds.lock().remove(&(tree, delta.path.clone()));
         self.revert(tree, &delta.path);
+    }
+
+    fn show(&self, held: &Held) -> Option<String> {
+        let mut delta = Note::read(&held.parked.note).ok()?;
+        let tree = self.index(&delta.tree)?;
+        self.locate_content(tree, &mut delta);
+        let host = self.hosts.get(tree)?;
+        Some(crate::diff::change(&delta, None, &host.base, &host.upper).to_string())
     }
 }
 

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as FuseErrno, FileAttr, FileHandle, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenAccMode,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::attr::Kind;
@@ -42,6 +43,7 @@ pub(crate) struct Mounted {
     overlay: Arc<Overlay>,
     labels: Arc<Labels>,
     ids: Ids,
+    notifier: Arc<Mutex<Option<Notifier>>>,
     pool: Pool,
 }
 
@@ -50,12 +52,15 @@ impl Mounted {
         overlay: Arc<Overlay>,
         labels: Arc<Labels>,
         ids: Ids,
+        notifier: Arc<Mutex<Option<Notifier>>>,
     ) -> std::io::Result<Self> {
+        let pool = Pool::start(POOL_THREADS)?;
         Ok(Self {
             overlay,
             labels,
             ids,
-            pool: Pool::start(POOL_THREADS)?,
+            notifier,
+            pool,
         })
     }
 
@@ -255,12 +260,16 @@ impl Filesystem for Mounted {
             write: flags.acc_mode() != OpenAccMode::O_RDONLY,
             truncate: flags.0 & O_TRUNC != 0,
         };
+        let opening = Opening {
+            overlay: Arc::clone(&self.overlay),
+            labels: Arc::clone(&self.labels),
+            notifier: Arc::clone(&self.notifier),
+        };
         if self.overlay.copies_much(ino.0, how) {
-            let (overlay, labels) = (Arc::clone(&self.overlay), Arc::clone(&self.labels));
             self.pool
-                .run(Box::new(move || open(&overlay, &labels, ino.0, how, reply)));
+                .run(Box::new(move || opening.open(ino.0, how, reply)));
         } else {
-            open(&self.overlay, &self.labels, ino.0, how, reply);
+            opening.open(ino.0, how, reply);
         }
     }
 
@@ -275,10 +284,13 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let file = match self.overlay.file(ino.0) {
-            Ok(file) => file,
+        let (file, report) = match self.overlay.readable(ino.0) {
+            Ok(readable) => readable,
             Err(error) => return reply.error(code(error)),
         };
+        if let Some(Err(error)) = report.map(|report| self.labels.report(report)) {
+            return reply.error(error.into());
+        }
         let mut buffer = vec![0; size as usize];
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -590,7 +602,7 @@ impl Mounted {
         };
         let opened = self.overlay.open(found.ino, how)?;
         if let Some(report) = opened.report {
-            self.labels.report(report);
+            self.labels.report(report).map_err(|_| Errno::IO)?;
         }
         self.overlay.getattr(found.ino)
     }
@@ -604,21 +616,33 @@ const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 const SEEK_DATA: i32 = 3;
 
-fn open(overlay: &Overlay, labels: &Labels, ino: Ino, how: How, reply: ReplyOpen) {
-    let write = how.write || how.truncate;
-    match overlay.open(ino, how) {
-        Ok(opened) => {
-            if let Some(report) = opened.report {
-                labels.report(report);
-            }
-            let handle = if write { WRITE_HANDLE } else { READ_HANDLE };
-            let mut flags = FopenFlags::FOPEN_NOFLUSH;
-            if opened.keep_cache {
-                flags |= FopenFlags::FOPEN_KEEP_CACHE;
-            }
-            reply.opened(FileHandle(handle), flags);
+/// What an open needs, also in another thread.
+struct Opening {
+    overlay: Arc<Overlay>,
+    labels: Arc<Labels>,
+    notifier: Arc<Mutex<Option<Notifier>>>,
+}
+
+impl Opening {
+    fn open(&self, ino: Ino, how: How, reply: ReplyOpen) {
+        let write = how.write || how.truncate;
+        let opened = match self.overlay.open(ino, how) {
+            Ok(opened) => opened,
+            Err(error) => return reply.error(code(error)),
+        };
+        if let Some(Err(error)) = opened.report.map(|report| self.labels.report(report)) {
+            self.overlay.release(ino, write);
+            return reply.error(error.into());
         }
-        Err(error) => reply.error(code(error)),
+        let handle = if write { WRITE_HANDLE } else { READ_HANDLE };
+        let mut flags = FopenFlags::FOPEN_NOFLUSH;
+        if opened.keep_cache {
+            flags |= FopenFlags::FOPEN_KEEP_CACHE;
+        } else if let Some(notifier) = self.notifier.lock().as_ref() {
+            // Another size, too. Attributes only: pages could wait for an answer of this thread.
+            let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
+        }
+        reply.opened(FileHandle(handle), flags);
     }
 }
 

@@ -77,8 +77,13 @@ impl Labels {
     }
 
     /// Takes note of content that the agent can read as soon as this returns.
-    pub(crate) fn report(&self, report: Report) {
-        let Some(session) = &self.session else { return };
+    ///
+    /// # Errors
+    /// When sensitive content cannot be read for it; the agent must not read it then.
+    pub(crate) fn report(&self, report: Report) -> std::io::Result<()> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
         let path = path::text(&report.path);
         let excluded = self.excluded.iter().any(|glob| glob.matches(&path));
         let source = Source::Location {
@@ -86,19 +91,16 @@ impl Labels {
             path,
         };
         if session.policy().sensitivity(&source) > Level::Public {
-            let content = whole(&report.file, SENSITIVE_BYTES_MAX).unwrap_or_else(|_| Content {
-                bytes: Vec::new().into(),
-                digest: Digest::default(),
-            });
+            let content = whole(&report.file, SENSITIVE_BYTES_MAX)?;
             session.incoming(Incoming {
                 channel: Channel::File,
                 source,
                 content,
             });
-            return;
+            return Ok(());
         }
         if excluded {
-            return;
+            return Ok(());
         }
         let content = if report.size <= AT_ONCE_BYTES_MAX {
             let mut bytes = vec![0; usize::try_from(report.size).unwrap_or(0)];
@@ -114,6 +116,7 @@ impl Labels {
             // The worker ends only with the session.
             let _ = sender.send(Job::Report { source, content });
         }
+        Ok(())
     }
 
     /// Returns when everything reported so far was delivered.

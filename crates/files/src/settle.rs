@@ -224,7 +224,12 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         .as_ref()
         .is_some_and(|before| nothing_changed(before, &new))
     {
-        state.committed(tree, path, before, Some((ino, changes)), false)?;
+        // Another name of it may still need what is staged.
+        if state.node(ino)?.names.len() == 1 {
+            state.committed(tree, path, before, Some((ino, changes)), false)?;
+        } else {
+            state.tree_mut(tree)?.covered.remove(path);
+        }
         return Ok(None);
     }
     state

@@ -110,7 +110,7 @@ pub struct Trees {
     pub(crate) holds: Mutex<BTreeMap<(usize, Rel), Open>>,
     /// One pass, commit or abort at a time; a withdrawal inside a pass may commit others.
     pub(crate) pass: ReentrantMutex<()>,
-    pub(crate) notifier: Mutex<Option<Notifier>>,
+    pub(crate) notifier: Arc<Mutex<Option<Notifier>>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) in_doubt: AtomicBool,
     interrupted: Vec<(EventId, Result<String, String>)>,
@@ -176,7 +176,7 @@ impl Trees {
             hosts,
             holds: Mutex::default(),
             pass: ReentrantMutex::new(()),
-            notifier: Mutex::default(),
+            notifier: Arc::default(),
             stopping: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             interrupted,
@@ -218,6 +218,7 @@ impl Trees {
             Arc::clone(&self.overlay),
             Arc::clone(&self.labels),
             self.ids.clone(),
+            Arc::clone(&self.notifier),
         )
         .map_err(trouble("serve on", device))?;
         let config = fuser::Config::default();

@@ -12,11 +12,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::attr::{Kind, Time, Version};
+use crate::bytes;
 use crate::delta::Delta;
 use crate::path::Rel;
 
@@ -83,7 +85,14 @@ pub(crate) struct Upper {
     dir: PathBuf,
     data: OwnedFd,
     /// None when it is only looked at.
-    journal: Option<File>,
+    journal: Option<Mutex<Journal>>,
+}
+
+/// The journal's file and how much of it is whole.
+#[derive(Debug)]
+struct Journal {
+    file: File,
+    bytes: u64,
 }
 
 /// What a later process needs to know about a tree.
@@ -102,15 +111,18 @@ impl Upper {
         make(&dir.join("undo"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
-        let journal = OpenOptions::new()
+        let file = OpenOptions::new()
             .create(true)
             .append(true)
             .mode(0o600)
             .open(dir.join("journal"))?;
+        // A record that a power cut tore would hide every later one.
+        let bytes = whole(dir)?.1;
+        file.set_len(bytes)?;
         Ok(Self {
             dir: dir.to_path_buf(),
             data,
-            journal: Some(journal),
+            journal: Some(Mutex::new(Journal { file, bytes })),
         })
     }
 
@@ -143,7 +155,7 @@ impl Upper {
 
     /// Appends a record. It survives the end of this process when this returns.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), Errno> {
-        let Some(mut journal) = self.journal.as_ref() else {
+        let Some(journal) = &self.journal else {
             return Ok(());
         };
         let body = postcard::to_stdvec(entry).map_err(|_| Errno::IO)?;
@@ -155,14 +167,23 @@ impl Upper {
         );
         record.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
         record.extend_from_slice(&body);
-        journal
-            .write_all(&record)
-            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+        let mut journal = journal.lock();
+        if let Err(error) = journal.file.write_all(&record) {
+            // Half a record would hide every later one.
+            let _ = journal.file.set_len(journal.bytes);
+            return Err(bytes::errno(&error));
+        }
+        journal.bytes += record.len() as u64;
+        Ok(())
     }
 
     /// Makes the records so far survive a power cut.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.journal.as_ref().map_or(Ok(()), File::sync_data)
+        let file = match &self.journal {
+            Some(journal) => journal.lock().file.try_clone()?,
+            None => return Ok(()),
+        };
+        file.sync_data()
     }
 
     pub(crate) fn create_data(&self, id: u64) -> Result<File, Errno> {
@@ -196,10 +217,15 @@ fn name(id: u64) -> String {
 
 /// Reads a journal from its beginning; a torn or damaged end is left out.
 pub(crate) fn read(dir: &Path) -> io::Result<Vec<Entry>> {
+    Ok(whole(dir)?.0)
+}
+
+/// The whole records of a journal, and their length in bytes.
+fn whole(dir: &Path) -> io::Result<(Vec<Entry>, u64)> {
     let mut bytes = Vec::new();
     match File::open(dir.join("journal")) {
         Ok(mut file) => file.read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(error) => return Err(error),
     };
     let mut entries = Vec::new();
@@ -217,7 +243,8 @@ pub(crate) fn read(dir: &Path) -> io::Result<Vec<Entry>> {
         }
         rest = rest.get(8 + length..).unwrap_or_default();
     }
-    Ok(entries)
+    let read = (bytes.len() - rest.len()) as u64;
+    Ok((entries, read))
 }
 
 fn record(bytes: &[u8]) -> Option<(usize, u32, &[u8])> {
@@ -229,4 +256,35 @@ fn record(bytes: &[u8]) -> Option<(usize, u32, &[u8])> {
 /// Reads a tree's card.
 pub(crate) fn read_card(dir: &Path) -> io::Result<Card> {
     serde_json::from_slice(&std::fs::read(dir.join("tree.json"))?).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(n: u8) -> Entry {
+        Entry::Remove {
+            path: vec![n; usize::from(n)],
+        }
+    }
+
+    #[test]
+    fn a_torn_record_hides_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let upper = Upper::open(dir.path()).unwrap();
+        upper.append(&entry(1)).unwrap();
+        let first = std::fs::read(dir.path().join("journal")).unwrap().len();
+        upper.append(&entry(2)).unwrap();
+        drop(upper);
+        let whole = std::fs::read(dir.path().join("journal")).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(dir.path().join("journal"), whole.get(..length).unwrap()).unwrap();
+            let upper = Upper::open(dir.path()).unwrap();
+            upper.append(&entry(3)).unwrap();
+            let entries = read(dir.path()).unwrap();
+            assert_eq!(entries.last(), Some(&entry(3)), "cut at {length}");
+            let expect = if length < first { 1 } else { 2 };
+            assert_eq!(entries.len(), expect, "cut at {length}");
+        }
+    }
 }

@@ -371,3 +371,58 @@ fn what_is_read_is_reported_once() {
         "{log}"
     );
 }
+
+#[test]
+fn what_its_owner_changes_is_reported_again() {
+    let world = World::new(filled);
+    let path = world.inside().join("a.txt");
+    let mut open = fs::File::open(&path).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "alpha");
+    // In place, while the agent has it open; then as editors do it.
+    fs::write(world.base().join("a.txt"), "alpha, and then more").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut open, &mut text).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "alpha, and then more");
+    drop(open);
+    fs::write(world.base().join("a.new"), "third").unwrap();
+    fs::rename(world.base().join("a.new"), world.base().join("a.txt")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+    world.trees.drain();
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    for text in ["alpha", "alpha, and then more", "third"] {
+        let digest = kernel::Digest::of(text.as_bytes()).hex();
+        assert!(log.contains(&digest), "{text} was not reported: {log}");
+    }
+}
+
+#[test]
+fn a_commit_is_not_led_astray_by_a_link() {
+    let disk = world::Disk::new();
+    filled(&disk.base());
+    let outside = disk.dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let (base, target) = (disk.base(), outside.clone());
+    // While the commit is under way the directory is swapped for a link that leads out.
+    let steps = move |step: &'static str| {
+        if step == "make" && base.join("src").is_dir() && !base.join("src").is_symlink() {
+            fs::rename(base.join("src"), base.join("src-moved")).unwrap();
+            std::os::unix::fs::symlink(&target, base.join("src")).unwrap();
+        }
+        Ok(())
+    };
+    let options = files::Options {
+        steps: Some(std::sync::Arc::new(steps)),
+        ..Default::default()
+    };
+    let world = World::on(disk, options);
+    fs::write(world.inside().join("src/one"), "1").unwrap();
+    fs::write(world.inside().join("src/two"), "2").unwrap();
+    world.settle();
+    assert_eq!(snapshot(&outside), Vec::<String>::new());
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    assert!(log.contains("has no directory to lie in any more"), "{log}");
+    assert_eq!(
+        fs::read_to_string(world.inside().join("src/two")).unwrap(),
+        "2"
+    );
+}

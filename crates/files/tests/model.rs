@@ -193,7 +193,7 @@ fn fill(base: &Path) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn like_a_plain_directory(ops in proptest::collection::vec(op(), 1..60)) {
