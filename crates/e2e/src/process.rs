@@ -118,7 +118,7 @@ impl Drop for Process {
 pub fn signal_process(target: &str, signal: &str) {
     // The shell's own: a small system has no `kill` program.
     let _ = Command::new("/bin/sh")
-        .args(["-c", "kill -\"$0\" -- \"$1\"", signal, target])
+        .args(["-c", "kill -s \"$0\" -- \"$1\"", signal, target])
         .stderr(Stdio::null())
         .status();
 }
