@@ -20,6 +20,13 @@ pub trait Channel: Send + Sync {
 
     /// Discards a held effect: staged state and parked bytes go away, who waits is told.
     fn abort(&self, held: &Held, refusal: &Refusal, notice: &Notice);
+
+    /// What a held effect would do, as text for people and oracles (a change as a diff); `None`
+    /// when the parked bytes say it best.
+    fn show(&self, held: &Held) -> Option<String> {
+        let _ = held;
+        None
+    }
 }
 
 /// Who decides what policy deferred.

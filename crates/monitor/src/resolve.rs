@@ -11,10 +11,10 @@ use crate::session::{Held, Session};
 
 /// Lines of trace an oracle is shown.
 const TRACE_LINES_MAX: usize = 200;
-/// Bytes of parked content an oracle is shown.
-const EXCERPT_BYTES_MAX: u64 = 2048;
+/// Bytes of content an oracle is shown.
+const EXCERPT_BYTES_MAX: usize = 4096;
 /// No secret is longer in any form that is searched for.
-const SECRET_BYTES_MAX: u64 = 2048;
+const SECRET_BYTES_MAX: usize = 2048;
 
 /// What came of asking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,29 +149,33 @@ fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
     reason
 }
 
+/// The start of what would happen, as text: the channel's own words, or what is parked.
 fn excerpt(session: &Session, scanner: &Scanner, held: &Held) -> String {
-    let Some(digest) = held
-        .parked
-        .blob
-        .as_deref()
-        .and_then(kernel::Digest::from_hex)
-    else {
-        return String::new();
-    };
+    let channel = session.channel(held.effect.channel);
+    match channel.and_then(|channel| channel.show(held)) {
+        Some(text) => cut(scanner.redacted(&text), EXCERPT_BYTES_MAX),
+        None => parked(session, scanner, held).unwrap_or_default(),
+    }
+}
+
+fn parked(session: &Session, scanner: &Scanner, held: &Held) -> Option<String> {
+    let digest = held.parked.blob.as_deref().and_then(kernel::Digest::from_hex)?;
     let mut bytes = Vec::new();
     let window = EXCERPT_BYTES_MAX + SECRET_BYTES_MAX;
-    let read = session
-        .blobs()
-        .open(&digest)
-        .and_then(|file| file.take(window).read_to_end(&mut bytes));
-    let Ok(read) = read else { return String::new() };
-    let mut text = scanner.redacted(&String::from_utf8_lossy(&bytes));
-    let mut keep = usize::try_from(EXCERPT_BYTES_MAX).unwrap_or(usize::MAX).min(text.len());
-    if read as u64 == window {
+    let file = session.blobs().open(&digest).ok()?;
+    file.take(window as u64).read_to_end(&mut bytes).ok()?;
+    let text = scanner.redacted(&String::from_utf8_lossy(&bytes));
+    let keep = if bytes.len() == window {
         // A secret that the window's end cut in two was not recognised; it is not shown.
-        let tail = usize::try_from(SECRET_BYTES_MAX).unwrap_or(usize::MAX);
-        keep = keep.min(text.len().saturating_sub(tail));
-    }
+        text.len().saturating_sub(SECRET_BYTES_MAX)
+    } else {
+        text.len()
+    };
+    Some(cut(text, keep.min(EXCERPT_BYTES_MAX)))
+}
+
+fn cut(mut text: String, bytes_max: usize) -> String {
+    let mut keep = bytes_max.min(text.len());
     while !text.is_char_boundary(keep) {
         keep -= 1;
     }
