@@ -109,14 +109,23 @@ pub fn view(session: &Session, held: &[Held]) -> View {
     let scanner = session.scanner();
     View {
         task: session.task(),
-        trace: session.trace(TRACE_LINES_MAX).iter().map(|line| scanner.redacted(line)).collect(),
+        trace: session
+            .trace(TRACE_LINES_MAX)
+            .iter()
+            .map(|line| scanner.redacted(line))
+            .collect(),
         holds: held
             .iter()
             .map(|held| ViewHold {
                 hold: held.hold,
                 manifest: held.manifest,
                 effect: redacted(&scanner, &held.effect),
-                reasons: held.question.reasons.iter().map(|why| redacted_reason(&scanner, why)).collect(),
+                reasons: held
+                    .question
+                    .reasons
+                    .iter()
+                    .map(|why| redacted_reason(&scanner, why))
+                    .collect(),
                 depends: held.question.depends.clone(),
                 carries: held.carries.clone(),
                 excerpt: excerpt(session, &scanner, held),
@@ -128,7 +137,9 @@ pub fn view(session: &Session, held: &[Held]) -> View {
 fn redacted(scanner: &Scanner, effect: &Effect) -> Effect {
     let mut effect = effect.clone();
     match &mut effect.object {
-        Object::Party { path, .. } | Object::Location { path, .. } => *path = scanner.redacted(path),
+        Object::Party { path, .. } | Object::Location { path, .. } => {
+            *path = scanner.redacted(path)
+        }
         Object::Tool { .. } => {}
     }
     effect.about = scanner.redacted(&effect.about);
@@ -159,7 +170,11 @@ fn excerpt(session: &Session, scanner: &Scanner, held: &Held) -> String {
 }
 
 fn parked(session: &Session, scanner: &Scanner, held: &Held) -> Option<String> {
-    let digest = held.parked.blob.as_deref().and_then(kernel::Digest::from_hex)?;
+    let digest = held
+        .parked
+        .blob
+        .as_deref()
+        .and_then(kernel::Digest::from_hex)?;
     let mut bytes = Vec::new();
     let window = EXCERPT_BYTES_MAX + SECRET_BYTES_MAX;
     let file = session.blobs().open(&digest).ok()?;
