@@ -180,20 +180,23 @@ fn parked(session: &Session, scanner: &Scanner, held: &Held) -> Option<String> {
     let file = session.blobs().open(&digest).ok()?;
     file.take(window as u64).read_to_end(&mut bytes).ok()?;
     let text = scanner.redacted(&String::from_utf8_lossy(&bytes));
-    let keep = if bytes.len() == window {
-        // A secret that the window's end cut in two was not recognised; it is not shown.
-        text.len().saturating_sub(SECRET_BYTES_MAX)
-    } else {
-        text.len()
-    };
+    if bytes.len() < window {
+        return Some(cut(text, EXCERPT_BYTES_MAX));
+    }
+    // A secret that the window's end cut in two was not recognised; it is not shown.
+    let keep = text.len().saturating_sub(SECRET_BYTES_MAX);
     Some(cut(text, keep.min(EXCERPT_BYTES_MAX)))
 }
 
 fn cut(mut text: String, bytes_max: usize) -> String {
-    let mut keep = bytes_max.min(text.len());
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let mut keep = bytes_max;
     while !text.is_char_boundary(keep) {
         keep -= 1;
     }
     text.truncate(keep);
+    text.push_str("\n[more of it is not shown here]");
     text
 }
