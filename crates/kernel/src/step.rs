@@ -14,6 +14,10 @@ use crate::scope::{Hold, Holds};
 
 /// What can happen.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an input is made, stepped on and dropped: one at a time, never stored"
+)]
 pub enum Input {
     /// Content reached the agent.
     Incoming {
