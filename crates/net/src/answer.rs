@@ -18,6 +18,7 @@ use kernel::{Channel, Content, Source};
 use crate::ask::Settle;
 use crate::inspect;
 use crate::net::Shared;
+use crate::stub::DECISION;
 use crate::upstream::{Body, BoxError};
 
 /// So much of an answer is told to the monitor.
@@ -74,6 +75,8 @@ pub(crate) fn relay(
     strip_hop_by_hop(&mut parts.headers);
     // It would lead clients to a protocol that is not spoken here.
     parts.headers.remove(header::ALT_SVC);
+    // Ours alone to say.
+    parts.headers.remove(DECISION);
     let tee = Tee::new(Arc::clone(shared), belongs, &parts, body);
     Response::from_parts(parts, tee.boxed_unsync())
 }

@@ -107,6 +107,11 @@ impl Holds {
         self.unpark(held.hold, payload, blobs);
     }
 
+    /// A hold was taken back: its stub stands for nothing any more.
+    pub(crate) fn withdrawn(&self, hold: HoldId) {
+        self.book().stubs.retain(|_, stub| stub.hold != hold);
+    }
+
     /// Bytes that were kept in case of a hold, and were not held.
     pub(crate) fn unheld(&self, payload: &Digest, blobs: &Blobs) {
         let shared = self.book().parked.values().any(|other| other == payload);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kernel::policy::MALFORMED;
 use kernel::{Carried, Channel, Class, Effect, Notice, Object, Operation, Payload, Refusal};
-use monitor::{Held, Outcome, Session};
+use monitor::{Happening, Held, Outcome, Session};
 use store::{Lease, Parked};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -169,6 +169,12 @@ impl Net {
             session: Arc::clone(&session),
             config,
         });
+        let holds = Arc::downgrade(&shared.holds);
+        session.subscribe(Box::new(move |happening| {
+            if let (Happening::Withdrawn(hold), Some(holds)) = (happening, holds.upgrade()) {
+                holds.withdrawn(*hold);
+            }
+        }));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(shared.config.threads.max(2))
             .thread_name("kairos-net")

@@ -11,6 +11,9 @@ use crate::net::Shared;
 use crate::spool::full;
 use crate::upstream::Body;
 
+/// The header that tells what became of a request.
+pub(crate) const DECISION: &str = "kairos-decision";
+
 /// How a client wants to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -101,7 +104,7 @@ fn answer(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert("kairos-decision", HeaderValue::from_static(decision));
+    headers.insert(DECISION, HeaderValue::from_static(decision));
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     if shape == Shape::Grpc {
         // PERMISSION_DENIED, or UNAVAILABLE when the other side failed.

@@ -141,3 +141,66 @@ fn latency_beside_a_direct_connection() {
         load(&ours, through)
     );
 }
+
+/// Sends a request with a body of this size, and reads the answer's head and body.
+fn exchange(
+    config: &Arc<ClientConfig>,
+    to: SocketAddr,
+    head: &str,
+    body: &[u8],
+    answer_bytes: usize,
+) -> Duration {
+    let mut connection = Connection::open(config, to);
+    connection.get();
+    let start = Instant::now();
+    connection.0.write_all(head.as_bytes()).unwrap();
+    connection.0.write_all(body).unwrap();
+    let mut seen = 0;
+    let mut piece = vec![0; 256 << 10];
+    while seen < answer_bytes {
+        let n = connection.0.read(&mut piece).unwrap();
+        assert!(n > 0);
+        seen += n;
+    }
+    start.elapsed()
+}
+
+#[test]
+#[ignore = "a measurement: run it on a quiet machine, with optimisation"]
+fn throughput_beside_a_direct_connection() {
+    let (root, tls) = private_server(&[HOST], true);
+    let origin = Origin::secure(tls);
+    let base = origin.https_base();
+    let trusted = root.clone().into_bytes();
+    let world = World::with(policy(), |config| {
+        config.upstreams.push(UpstreamRule {
+            hosts: HostPattern("*".into()),
+            base,
+        });
+        config.roots_pem.push(trusted);
+    });
+    let (ours, theirs) = (client(&world.authority.pem()), client(&root));
+    let through = world.direct(HOST, 443);
+    let body = vec![b'u'; 256 << 20];
+    let upload = format!(
+        "PUT /up HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let download = format!("GET /big HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    for _ in 0..2 {
+        let rate = |bytes: usize, time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
+        println!(
+            "MB/s: upload direct {:.0}, through {:.0}; download direct {:.0}, through {:.0}",
+            rate(
+                body.len(),
+                exchange(&theirs, origin.address, &upload, &body, 40)
+            ),
+            rate(body.len(), exchange(&ours, through, &upload, &body, 40)),
+            rate(
+                8 << 20,
+                exchange(&theirs, origin.address, &download, &[], 8 << 20)
+            ),
+            rate(8 << 20, exchange(&ours, through, &download, &[], 8 << 20)),
+        );
+    }
+}
