@@ -26,6 +26,10 @@ pub const FORMAT: u32 = 1;
 /// One record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a record is written or read and then folded, one at a time"
+)]
 pub enum Record {
     /// First record of every log.
     Header {
