@@ -36,6 +36,10 @@ pub struct Held {
 
 /// How a proposed effect was decided.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an outcome is answered at once and never stored"
+)]
 pub enum Outcome {
     /// It may happen now, under this lease.
     Released(Lease),
