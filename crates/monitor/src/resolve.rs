@@ -2,6 +2,7 @@
 //! deferred, only as it saw it; what it does not answer, or answers badly, is refused.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Read;
 
 use kernel::{Effect, HoldId, Object, Reason, Scanner, Verdict};
@@ -69,16 +70,16 @@ pub fn resolve(session: &Session, oracle: &dyn Oracle, only: Option<&[HoldId]>) 
                         "{name} answered for {}, which it was not asked about",
                         answer.hold
                     ));
-                } else if answers.contains_key(&answer.hold) {
-                    resolved.notes.push(format!(
+                    continue;
+                }
+                match answers.entry(answer.hold) {
+                    Entry::Occupied(_) => resolved.notes.push(format!(
                         "{name} answered twice for {}; the first answer counts",
                         answer.hold
-                    ));
-                } else {
-                    answers.insert(
-                        answer.hold,
-                        (answer.manifest, answer.verdict, answer.reason),
-                    );
+                    )),
+                    Entry::Vacant(place) => {
+                        place.insert((answer.manifest, answer.verdict, answer.reason));
+                    }
                 }
             }
             for held in &held {
