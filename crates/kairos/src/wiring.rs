@@ -332,7 +332,8 @@ fn mode(given: Option<&str>, loaded: &Loaded, interactive: bool) -> Outcome<Mode
         None if interactive => "ask",
         None => return Ok(Mode::Nobody),
     };
-    let oracle = oracles::oracle(spec, Duration::from_secs(loaded.oracle.deadline_s))
+    let deadline = Duration::from_secs(loaded.oracle.deadline_s);
+    let oracle = oracles::oracle_in(spec, &oracles::Setting::new(deadline, loaded.summary()))
         .map_err(|why| Failure::new(format!("cannot use the oracle `{spec}`: {why}")))?;
     Ok(match spec {
         "deny" => Mode::AtOnce(oracle),

@@ -25,4 +25,4 @@ pub use chain::Chain;
 pub use command::Command;
 pub use deny::Deny;
 pub use printable::printable;
-pub use spec::{OracleSpec, Setting, build, oracle, parse};
+pub use spec::{OracleSpec, Setting, build, oracle, oracle_in, parse};

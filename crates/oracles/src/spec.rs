@@ -43,6 +43,18 @@ pub struct Setting {
     pub explain: Arc<dyn Explain>,
 }
 
+impl Setting {
+    /// With this process's `PATH`, and nothing to look at besides the view.
+    pub fn new(deadline: Duration, policy: String) -> Self {
+        Self {
+            deadline,
+            policy,
+            path: std::env::var_os("PATH"),
+            explain: Arc::new(()),
+        }
+    }
+}
+
 const WORDS: &str = "write `ask`, `deny`, `command:PROGRAM` or `command:PROGRAM ARGUMENTS`; `A then B` asks B about \
                      what A keeps";
 
@@ -127,13 +139,15 @@ fn quoted(word: &str) -> String {
 /// # Errors
 /// As [`parse`] and [`build`].
 pub fn oracle(spec: &str, deadline: Duration) -> Result<Arc<dyn Oracle>, String> {
-    let setting = Setting {
-        deadline,
-        policy: String::new(),
-        path: std::env::var_os("PATH"),
-        explain: Arc::new(()),
-    };
-    build(&parse(spec)?, &setting).map(Arc::from)
+    oracle_in(spec, &Setting::new(deadline, String::new()))
+}
+
+/// Reads and makes an oracle.
+///
+/// # Errors
+/// As [`parse`] and [`build`].
+pub fn oracle_in(spec: &str, setting: &Setting) -> Result<Arc<dyn Oracle>, String> {
+    build(&parse(spec)?, setting).map(Arc::from)
 }
 
 /// Makes the oracle.
