@@ -258,7 +258,7 @@ fn pass_on(agent: &Agent, signal: term::Signal) {
     let number = match signal {
         term::Signal::Interrupt => Number::INT,
         term::Signal::Quit => Number::QUIT,
-        term::Signal::Stop => Number::TSTP,
+        term::Signal::Stop => Number::STOP,
         term::Signal::Continue => Number::CONT,
         term::Signal::Terminate | term::Signal::HangUp => {
             // The agent may clean up for a moment; then everything it started ends.

@@ -171,7 +171,16 @@ pub struct Question {
 
 /// The kernel's one-use leave for exactly one manifest digest.
 ///
-/// There is no way to make, copy or change one outside this crate.
+/// There is no way to make, copy or change one outside this crate:
+///
+/// ```compile_fail
+/// let forged = kernel::Permit::new(kernel::EventId(1), kernel::Digest::default(), String::new());
+/// ```
+/// ```compile_fail
+/// fn twice(permit: kernel::Permit) -> (kernel::Permit, kernel::Permit) {
+///     (permit.clone(), permit)
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is an effect that never happens; turn it into a lease"]
 pub struct Permit {

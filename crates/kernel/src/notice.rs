@@ -3,10 +3,10 @@
 //! names what noticed it.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use crate::decision::Refusal;
-use crate::event::{Effect, EventId, HoldId};
+use crate::event::{Effect, EventId, HoldId, Object};
 
 /// A notice for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Notice {
              The rest of your task stands: go on with what the user asked for, and do not try this again \
              unless the user's own words require it.",
             effect.operation.name(),
-            effect.object,
+            target(effect),
         );
         Self { event, text }
     }
@@ -50,11 +50,35 @@ impl Notice {
              will be told if it is refused. Go on with the rest of your task; there is no need to repeat \
              it. (reference {mark})",
             effect.operation.name(),
-            effect.object,
+            target(effect),
         );
         Self {
             event: EventId(hold.0),
             text,
         }
+    }
+}
+
+/// The object as a notice may name it: a query, and the path of a request that carries something
+/// sensitive, may themselves be the secret.
+fn target(effect: &Effect) -> String {
+    match &effect.object {
+        Object::Party {
+            scheme,
+            host,
+            port,
+            path,
+        } => {
+            let path = path.split(['?', '#']).next().unwrap_or_default();
+            let clean = effect.carries.tokens().next().is_none();
+            let shown = Object::Party {
+                scheme: scheme.clone(),
+                host: host.clone(),
+                port: *port,
+                path: String::from(if clean { path } else { "" }),
+            };
+            shown.to_string()
+        }
+        object => object.to_string(),
     }
 }

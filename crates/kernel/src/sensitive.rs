@@ -278,7 +278,9 @@ impl Scanner {
         if self.broken {
             return SECRET.into();
         }
-        let Some(automaton) = &self.automaton else { return text.into() };
+        let Some(automaton) = &self.automaton else {
+            return text.into();
+        };
         let is_token = |n: usize| matches!(self.means.get(n), Some(Means::Token(_)));
         let mut spans: Vec<(usize, usize)> = automaton
             .find_overlapping_iter(text.as_bytes())

@@ -152,7 +152,13 @@ pub fn step(
             effect,
             nonce,
             in_doubt,
-        } => propose(state, policy, rules, workspace, (event, effect, nonce, in_doubt)),
+        } => propose(
+            state,
+            policy,
+            rules,
+            workspace,
+            (event, effect, nonce, in_doubt),
+        ),
         Input::Verdict {
             hold,
             manifest,

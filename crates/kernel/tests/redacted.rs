@@ -61,6 +61,10 @@ fn what_was_replaced_is_not_found_again() {
         "{\"k\":\"zweites\\\"geheim\"}",
     ] {
         let shown = scanner.redacted(text);
-        assert_eq!(scanner.scan(shown.as_bytes()).tokens().count(), 0, "{shown}");
+        assert_eq!(
+            scanner.scan(shown.as_bytes()).tokens().count(),
+            0,
+            "{shown}"
+        );
     }
 }

@@ -3,8 +3,8 @@
 //! through the same log. There is no second path.
 
 use kernel::{
-    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source, Verdict,
-    step,
+    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source,
+    Verdict, step,
 };
 use store::{Lease, Parked, Record};
 
@@ -86,7 +86,12 @@ pub(crate) fn propose(
             input,
         );
     };
-    let input = Input::Propose { event, effect: effect.clone(), nonce, in_doubt };
+    let input = Input::Propose {
+        event,
+        effect: effect.clone(),
+        nonce,
+        in_doubt,
+    };
     let actions = step(
         &mut core.state,
         &policy,

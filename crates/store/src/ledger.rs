@@ -8,7 +8,24 @@ use kernel::{Digest, EventId, Permit};
 use crate::log::{Log, LogError};
 use crate::record::Record;
 
-/// Leave to carry out exactly one manifest, once. Not `Clone`; a sink takes it by value.
+/// Leave to carry out exactly one manifest, once. Not `Clone`; a sink takes it by value:
+///
+/// ```compile_fail
+/// fn twice(lease: store::Lease) -> (store::Lease, store::Lease) {
+///     (lease.clone(), lease)
+/// }
+/// ```
+/// ```compile_fail
+/// fn forge(event: kernel::EventId, manifest: kernel::Digest) -> store::Lease {
+///     store::Lease { event, manifest }
+/// }
+/// ```
+/// ```compile_fail
+/// // A permit alone is not enough: the log has to have spent it.
+/// fn skip(permit: kernel::Permit) -> store::Lease {
+///     permit.into()
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is an effect that was promised and never happens"]
 pub struct Lease {

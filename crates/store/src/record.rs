@@ -183,7 +183,12 @@ pub fn origins(reasons: &[Reason]) -> Vec<WrittenOrigin> {
     let mut all = Vec::new();
     for reason in reasons {
         match reason {
-            Reason::NotDerivable { field, value, origins, .. } => {
+            Reason::NotDerivable {
+                field,
+                value,
+                origins,
+                ..
+            } => {
                 all.extend(origins.iter().map(|o| written(field, value, o)));
             }
             Reason::Clearance { origins, .. } => {

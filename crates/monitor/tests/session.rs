@@ -1,0 +1,298 @@
+//! A session over a real log on a real disk: what is recorded, spent, carried out and recovered.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use kernel::policy::{NoRules, Policy};
+use kernel::{
+    Carried, Channel, Class, Digest, Effect, EventId, HoldId, Notice, Object, Operation, Payload,
+    Refusal, Verdict,
+};
+use monitor::resolve::resolve;
+use monitor::session::{Parts, SystemChance};
+use monitor::{Answer, Held, Judgement, Oracle, Outcome, Session, View};
+use store::{Blobs, Lease, Log, Parked, Record, SessionDir};
+
+/// What left, in order.
+#[derive(Default)]
+struct Sink {
+    sent: Mutex<Vec<HoldId>>,
+    dropped: Mutex<Vec<HoldId>>,
+}
+
+impl monitor::Channel for Sink {
+    fn commit(&self, held: &Held, lease: Lease) -> Result<String, String> {
+        assert_eq!(lease.manifest(), held.manifest);
+        self.sent.lock().unwrap().push(held.hold);
+        Ok("sent".into())
+    }
+
+    fn abort(&self, held: &Held, _: &Refusal, _: &Notice) {
+        self.dropped.lock().unwrap().push(held.hold);
+    }
+}
+
+fn now() -> String {
+    "t".to_string()
+}
+
+fn header() -> Record {
+    Record::Header {
+        format: 1,
+        session: "s".into(),
+        workspace: "w".into(),
+        epoch: Digest::default().hex(),
+        command: Vec::new(),
+        started: now(),
+        version: "0".into(),
+    }
+}
+
+fn open(dir: &Path) -> (Arc<Session>, Arc<Sink>) {
+    let path = dir.join("log.jsonl");
+    let blobs = Blobs::open_dir(&dir.join("blobs")).unwrap();
+    let policy = Policy::default();
+    let (log, recovered) = if path.exists() {
+        let (log, entries) = Log::resume(&path, now).unwrap();
+        (
+            log,
+            Some(store::recover(&entries, &blobs, &policy, &NoRules).unwrap()),
+        )
+    } else {
+        let mut log = Log::create(&path, now).unwrap();
+        log.append(&header()).unwrap();
+        (log, None)
+    };
+    let session = Session::new(Parts {
+        policy: Arc::new(policy),
+        rules: Arc::new(NoRules),
+        log,
+        dir: SessionDir::at(dir),
+        blobs,
+        workspace: "w".into(),
+        chance: Arc::new(SystemChance),
+        recovered,
+    });
+    let sink = Arc::new(Sink::default());
+    session.attach(Channel::Net, Arc::clone(&sink) as Arc<dyn monitor::Channel>);
+    (session, sink)
+}
+
+fn post(path: &str) -> Effect {
+    Effect {
+        channel: Channel::Net,
+        operation: Operation::Request("POST".into()),
+        object: Object::Party {
+            scheme: "https".into(),
+            host: "party.example".into(),
+            port: 443,
+            path: path.into(),
+        },
+        class: Class::Stallable,
+        gated: Vec::new(),
+        carries: Carried::nothing(),
+        payload: Payload {
+            digest: Digest::of(path.as_bytes()),
+            bytes: 1,
+        },
+        base: None,
+        saw: Vec::new(),
+        fields: BTreeMap::new(),
+        about: String::new(),
+    }
+}
+
+fn hold(session: &Session, path: &str) -> Held {
+    match session.propose(post(path), Parked::default(), &mut |_| {}) {
+        Outcome::Held(held) => held,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hold_is_carried_out_once_in_order_and_only_as_it_was_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, sink) = open(dir.path());
+    let first = hold(&session, "/1");
+    let second = hold(&session, "/2");
+    assert_eq!(second.question.depends, [first.hold]);
+    let stale = session.verdict(first.hold, second.manifest, Verdict::Release, "o", "r");
+    assert!(stale.unwrap_err().contains("void"));
+    session
+        .verdict(second.hold, second.manifest, Verdict::Release, "o", "r")
+        .unwrap();
+    assert!(
+        sink.sent.lock().unwrap().is_empty(),
+        "it waits for the one before"
+    );
+    session
+        .verdict(first.hold, first.manifest, Verdict::Release, "o", "r")
+        .unwrap();
+    assert_eq!(*sink.sent.lock().unwrap(), [first.hold, second.hold]);
+    assert!(
+        session
+            .verdict(first.hold, first.manifest, Verdict::Release, "o", "r")
+            .is_err()
+    );
+    assert_eq!(sink.sent.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn refusing_takes_what_depends_on_it_along_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, sink) = open(dir.path());
+    let first = hold(&session, "/1");
+    let second = hold(&session, "/2");
+    session
+        .verdict(second.hold, second.manifest, Verdict::Refuse, "o", "r")
+        .unwrap();
+    assert_eq!(*sink.dropped.lock().unwrap(), [second.hold]);
+    let third = hold(&session, "/3");
+    session
+        .verdict(first.hold, first.manifest, Verdict::Refuse, "o", "r")
+        .unwrap();
+    assert_eq!(
+        *sink.dropped.lock().unwrap(),
+        [second.hold, first.hold, third.hold]
+    );
+    assert!(session.held().is_empty());
+    assert!(sink.sent.lock().unwrap().is_empty());
+}
+
+#[test]
+fn another_process_goes_on_where_this_one_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, _) = open(dir.path());
+    let first = hold(&session, "/1");
+    let second = hold(&session, "/2");
+    drop(session);
+    let (session, sink) = open(dir.path());
+    let held = session.held();
+    assert_eq!(
+        held.iter()
+            .map(|h| (h.hold, h.manifest))
+            .collect::<Vec<_>>(),
+        [(first.hold, first.manifest), (second.hold, second.manifest)]
+    );
+    session
+        .verdict(first.hold, first.manifest, Verdict::Release, "o", "r")
+        .unwrap();
+    assert_eq!(*sink.sent.lock().unwrap(), [first.hold]);
+    drop(session);
+    let (session, sink) = open(dir.path());
+    assert!(session.is_spent(EventId(first.hold.0)));
+    assert!(
+        session
+            .verdict(first.hold, first.manifest, Verdict::Release, "o", "r")
+            .is_err()
+    );
+    assert!(sink.sent.lock().unwrap().is_empty());
+}
+
+/// Cut the log at every byte: whatever was spent stays spent, whatever was not is still held or
+/// was never seen, and nothing is both.
+#[test]
+fn a_log_cut_anywhere_never_sends_twice_and_loses_no_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, _) = open(dir.path());
+    let holds: Vec<Held> = (0..3).map(|n| hold(&session, &format!("/{n}"))).collect();
+    for held in holds.iter().take(2) {
+        session
+            .verdict(held.hold, held.manifest, Verdict::Release, "o", "r")
+            .unwrap();
+    }
+    drop(session);
+    let whole = std::fs::read(dir.path().join("log.jsonl")).unwrap();
+    for cut in 1..whole.len() {
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::write(copy.path().join("log.jsonl"), &whole[..cut]).unwrap();
+        let (session, sink) = open(copy.path());
+        let proposed: BTreeSet<HoldId> = holds
+            .iter()
+            .map(|h| h.hold)
+            .filter(|h| recorded(&whole[..cut], *h))
+            .collect();
+        let held: BTreeSet<HoldId> = session.held().iter().map(|h| h.hold).collect();
+        for name in &proposed {
+            let spent = session.is_spent(EventId(name.0));
+            // A verdict that was recorded and whose permit was not spent commits nothing by itself:
+            // it is neither held nor spent only if the cut fell exactly between the two records.
+            if !held.contains(name) && !spent {
+                assert!(between(&whole[..cut]), "cut {cut}: {name} is lost");
+            }
+            assert!(
+                !(held.contains(name) && spent),
+                "cut {cut}: {name} is held and spent"
+            );
+        }
+        for item in session.held() {
+            let _ = session.verdict(item.hold, item.manifest, Verdict::Release, "o", "r");
+        }
+        let sent = sink.sent.lock().unwrap().clone();
+        let unique: BTreeSet<HoldId> = sent.iter().copied().collect();
+        assert_eq!(sent.len(), unique.len());
+        assert!(
+            sent.iter().all(|h| held.contains(h)),
+            "cut {cut}: sent what was spent before"
+        );
+    }
+}
+
+fn recorded(log: &[u8], hold: HoldId) -> bool {
+    let text = String::from_utf8_lossy(log);
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().any(|line| {
+        line.contains("\"proposed\"") && line.contains(&format!("\"event\":{},", hold.0))
+    })
+}
+
+fn between(log: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(log);
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole
+        .lines()
+        .last()
+        .is_some_and(|line| line.contains("\"verdict\""))
+}
+
+struct Says(Judgement);
+
+impl Oracle for Says {
+    fn name(&self) -> String {
+        "says".into()
+    }
+    fn judge(&self, _: &View) -> Judgement {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn an_oracle_that_does_not_answer_refuses_and_one_that_is_not_there_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, sink) = open(dir.path());
+    let held = hold(&session, "/1");
+    let kept = resolve(&session, &Says(Judgement::Keep("nobody".into())), None);
+    assert_eq!(kept.kept.as_deref(), Some("nobody"));
+    assert_eq!(session.held().len(), 1);
+    let stray = Answer {
+        hold: HoldId(99),
+        manifest: held.manifest,
+        verdict: Some(Verdict::Release),
+        reason: String::new(),
+    };
+    let resolved = resolve(&session, &Says(Judgement::Answers(vec![stray])), None);
+    assert_eq!(resolved.refused, [held.hold]);
+    assert_eq!(resolved.notes.len(), 1);
+    let held = hold(&session, "/2");
+    let resolved = resolve(&session, &Says(Judgement::Failed("prose".into())), None);
+    assert_eq!(resolved.refused, [held.hold]);
+    assert!(sink.sent.lock().unwrap().is_empty());
+}
