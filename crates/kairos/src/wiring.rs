@@ -163,6 +163,7 @@ fn start(
     // The boundary, with nothing of the agent in it yet.
     let authority = Arc::new(net::Authority::new().map_err(Failure::new)?);
     let plan = plan(
+        &session,
         order,
         surroundings,
         setup,
@@ -388,6 +389,7 @@ fn placeholders(loaded: &Loaded) -> Outcome<Vec<Placeholder>> {
 }
 
 fn plan(
+    session: &Session,
     order: &Order,
     surroundings: &Surroundings,
     setup: &Setup,
@@ -423,7 +425,19 @@ fn plan(
     plan.files = inside::files(authority_pem, &plan.hostname);
     for seed in &loaded.agent.seed {
         match std::fs::read(seed) {
-            Ok(content) => plan.files.push(sandbox::SyntheticFile::seed(seed, content)),
+            Ok(content) => {
+                // It reaches the agent as any file does, so what is secret in it is known.
+                let path = seed.strip_prefix(&surroundings.home).unwrap_or(seed);
+                session.incoming(Incoming {
+                    channel: Channel::File,
+                    source: Source::Location {
+                        tree: "home".to_string(),
+                        path: path.to_string_lossy().trim_start_matches('/').to_string(),
+                    },
+                    content: Content::new(content.clone()),
+                });
+                plan.files.push(sandbox::SyntheticFile::seed(seed, content));
+            }
             Err(_) if !loaded.agent.seed_named => {}
             Err(error) => return Err(at("read", seed)(error)),
         }
@@ -436,6 +450,7 @@ fn plan(
             .chain(&order.expose)
             .map(|path| sandbox::Bind::same(path.clone())),
     );
+    plan.host_ports = loaded.loopback_ports();
     plan.nested_namespaces = loaded.agent.nested_namespaces;
     sandbox::tools::Tools::discover(&plan).add_to(&mut plan);
     Ok(plan)

@@ -181,7 +181,7 @@ pub(crate) fn probe(control: &Control, identity: Identity) -> Result<(), Sandbox
         Err(SandboxError::Host { check }) => check,
         Err(error) => CheckName::Fuse.missing(error.to_string()),
     });
-    match network::set_up() {
+    match network::set_up(&[]) {
         Ok(capture) => {
             checks.push(CheckName::Network.ok("loopback only, every address local"));
             checks.push(match capture.complete {

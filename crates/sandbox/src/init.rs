@@ -33,7 +33,7 @@ fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), San
     child::tie_to_parent()?;
     let umask = rustix::process::umask(Mode::empty());
     let proc_mount = view::mount_proc()?;
-    let capture = network::set_up()?;
+    let capture = network::set_up(&plan.host_ports)?;
     allow_low_ports(identity);
     rustix::system::sethostname(plan.hostname.as_bytes()).during("set the host name")?;
     let fuse = match plan.trees.is_empty() {

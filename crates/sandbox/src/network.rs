@@ -23,8 +23,9 @@ pub(crate) struct Capture {
     pub(crate) complete: bool,
 }
 
-/// Brings the network of this namespace up and captures it.
-pub(crate) fn set_up() -> Result<Capture, SandboxError> {
+/// Brings the network of this namespace up and captures it. Connections to `host_ports` of the
+/// loopback range are captured too; all others there are the agent's own business.
+pub(crate) fn set_up(host_ports: &[u16]) -> Result<Capture, SandboxError> {
     let families = raise_loopback().during("bring up the loopback device")?;
     let udp = families
         .iter()
@@ -53,7 +54,21 @@ pub(crate) fn set_up() -> Result<Capture, SandboxError> {
                 .collect()
         }
     };
-    let tcp: io::Result<Vec<_>> = tcp;
+    let mut tcp: io::Result<Vec<_>> = tcp;
+    for port in host_ports {
+        if !complete && FALLBACK_PORTS.contains(port) {
+            continue;
+        }
+        for family in &families {
+            let one = listener(*family, *port);
+            tcp = tcp.and_then(|mut all| {
+                one.map(|one| {
+                    all.push(one);
+                    all
+                })
+            });
+        }
+    }
     Ok(Capture {
         tcp: tcp.during("listen for the agent's connections")?,
         udp,

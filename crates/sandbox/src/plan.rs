@@ -40,6 +40,9 @@ pub struct Plan {
     pub private: Vec<PathBuf>,
     /// Host name inside.
     pub hostname: String,
+    /// Ports on the agent's own loopback that are captured as well, because services of the host's
+    /// loopback are meant to be reached through them.
+    pub host_ports: Vec<u16>,
     /// Whether the agent may make user namespaces of its own (its own bubblewrap needs them).
     pub nested_namespaces: bool,
     /// Most processes and threads at a time.
@@ -62,6 +65,7 @@ impl Plan {
             home,
             private: Vec::new(),
             hostname: "kairos".to_owned(),
+            host_ports: Vec::new(),
             nested_namespaces: true,
             processes_max: None,
             private_bytes_max: None,
