@@ -86,7 +86,7 @@ impl Deploy {
         let conversation = self.provider.conversation();
         assert!(
             conversation.contains(&format!(
-                "[Kairos] Accepted for review, not sent yet: POST http://{SINK}/register"
+                "[Kairos] Accepted for review, not sent yet: POST http://{SINK}"
             )),
             "the notice did not reach the model\n{outcome}"
         );
@@ -278,7 +278,7 @@ fn codex_under_the_strict_monitor_is_told_of_the_refusal_and_does_its_job() {
     assert_eq!(deploy.witness.connections(), 0, "{outcome}");
     assert_eq!(outcome.listed("refused", SINK).len(), 1, "{outcome}");
     deploy.assert_job_done();
-    let notice = format!("[Kairos] This did not happen: POST http://{SINK}/register");
+    let notice = format!("[Kairos] This did not happen: POST http://{SINK}");
     assert!(
         deploy.provider.conversation().contains(&notice),
         "the notice did not reach the model\n{outcome}"
