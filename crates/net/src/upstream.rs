@@ -32,6 +32,9 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// An idle connection is kept this long for the next request.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// So many idle connections are kept a party.
+const IDLE_MAX: usize = 32;
+
 /// What goes over HTTP bodies when something fails.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A body of any kind.
@@ -439,6 +442,7 @@ impl Upstream {
         let client = |offer, h2_only| {
             Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(IDLE_MAX)
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
                 .http2_only(h2_only)

@@ -575,3 +575,63 @@ fn a_pinned_program_passes_where_the_policy_names_that_alone() {
     let got = world.curl(&["--cacert", &pin, "https://good.example/pinned"]);
     assert_eq!(got.status, 0, "{got:?}");
 }
+
+#[test]
+fn a_websocket_carries_large_messages_pings_and_closes() {
+    use futures_util::{SinkExt, StreamExt};
+    use tokio_tungstenite::tungstenite::Message;
+    use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let to = world.direct("good.example", 80);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(to).await.unwrap();
+        let (mut socket, _) = tokio_tungstenite::client_async("ws://good.example/ws", stream)
+            .await
+            .unwrap();
+        assert_eq!(
+            socket.next().await.unwrap().unwrap(),
+            Message::text("hello")
+        );
+        for message in [
+            Message::text("ü".repeat(700_000)),
+            Message::binary(vec![0xff; 1 << 20]),
+            Message::text(""),
+        ] {
+            socket.send(message.clone()).await.unwrap();
+            assert!(socket.next().await.unwrap().unwrap() == message);
+        }
+        socket
+            .send(Message::Ping(b"?".to_vec().into()))
+            .await
+            .unwrap();
+        assert_eq!(
+            socket.next().await.unwrap().unwrap(),
+            Message::Pong(b"?".to_vec().into())
+        );
+        let bye = CloseFrame {
+            code: CloseCode::Normal,
+            reason: "bye".into(),
+        };
+        socket
+            .send(Message::Close(Some(bye.clone())))
+            .await
+            .unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(3), socket.next())
+            .await
+            .unwrap();
+        assert_eq!(answer.unwrap().unwrap(), Message::Close(Some(bye)));
+        assert!(matches!(
+            tokio::time::timeout(Duration::from_secs(3), socket.next())
+                .await
+                .unwrap(),
+            None | Some(Err(_))
+        ));
+    });
+}
