@@ -570,14 +570,10 @@ impl State {
         let (None, Some(file)) = (node.data, &node.file) else {
             return Ok(false);
         };
-        if node.by_agent && node.seen.is_none() {
-            return Ok(false);
-        }
         let stat = rustix::fs::fstat(&**file)?;
         let now = Version::of(&stat);
         let known = node.seen.as_ref().is_some_and(|seen| {
-            (seen.size, seen.mtime) == (now.size, now.mtime)
-                && (seen.ino == now.ino || node.by_agent)
+            (seen.size, seen.mtime, seen.ino) == (now.size, now.mtime, now.ino)
         });
         if known {
             return Ok(false);

@@ -83,7 +83,10 @@ impl Trees {
 
     /// Takes up the holds that an earlier process left in the log.
     pub(crate) fn remember_holds(&self) {
-        for held in self.session.held() {
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        for held in session.held() {
             if held.effect.channel != kernel::Channel::File {
                 continue;
             }
@@ -123,7 +126,7 @@ impl Trees {
         let any = !paths.is_empty();
         let mut pending = Vec::new();
         for (tree, path) in paths {
-            match delta_at(&self.overlay, tree, &path) {
+            match self.delta_surely(tree, &path) {
                 Ok(Some(found)) => pending.push(found),
                 Ok(None) => self.withdraw(tree, &path),
                 Err(error) => {
@@ -134,16 +137,33 @@ impl Trees {
         }
         if !pending.is_empty() {
             order(&mut pending);
-            self.decide(pending);
+            self.decide(pending, force);
         }
         any
     }
 
-    fn decide(&self, pending: Vec<Pending>) {
+    /// The agent may remove what is just being read; what it is then is looked at again.
+    fn delta_surely(&self, tree: usize, path: &Rel) -> rustix::io::Result<Option<Pending>> {
+        const TRIES: usize = 3;
+        let mut found = delta_at(&self.overlay, tree, path);
+        for _ in 1..TRIES {
+            if found.is_ok() {
+                break;
+            }
+            found = delta_at(&self.overlay, tree, path);
+        }
+        found
+    }
+
+    fn decide(&self, pending: Vec<Pending>, force: bool) {
+        // Without a session nobody decides; everything stays staged.
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
         let mut released: Vec<(Pending, Lease)> = Vec::new();
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
         for found in pending {
-            if !self.is_current(&found) {
+            if !self.is_current(&found, force) {
                 self.overlay
                     .lock()
                     .touch(found.tree, found.delta.path.clone(), false);
@@ -182,9 +202,9 @@ impl Trees {
                 self.holds.lock().insert(key.clone(), open);
             };
             let outcome = if self.in_doubt.load(Ordering::Acquire) {
-                self.session.propose_in_doubt(effect, parked, &mut on_hold)
+                session.propose_in_doubt(effect, parked, &mut on_hold)
             } else {
-                self.session.propose(effect, parked, &mut on_hold)
+                session.propose(effect, parked, &mut on_hold)
             };
             match outcome {
                 Outcome::Released(lease) => released.push((found, lease)),
@@ -239,8 +259,18 @@ impl Trees {
             }
         }
         // The permits were recorded one by one and become durable here, all together.
-        if let Err(error) = self.session.sync() {
-            tracing::warn!("{error}");
+        let Some(session) = self.session.upgrade() else {
+            return;
+        };
+        if let Err(error) = session.sync() {
+            for (found, lease) in ready.drain(..) {
+                let failed = CommitError::Failed {
+                    what: "record durably the release of",
+                    path: path::text(&found.delta.path),
+                    errno: error.to_string(),
+                };
+                results.push((found, lease.event(), Err(failed)));
+            }
         }
         for host in &self.hosts {
             if let Err(error) = host.upper.sync() {
@@ -278,7 +308,7 @@ impl Trees {
         }
         for (found, event, result) in results {
             let told = self.conclude(&found, event, result);
-            self.session.done(event, told);
+            session.done(event, told);
         }
     }
 
@@ -368,11 +398,28 @@ impl Trees {
         }
     }
 
-    fn is_current(&self, found: &Pending) -> bool {
+    /// Whether the view still is as it was when the delta was made, and nobody is writing it.
+    fn is_current(&self, found: &Pending, force: bool) -> bool {
         let mut state = self.overlay.lock();
+        // A directory is not removed before what was removed from it.
+        let removes_dir = found.delta.new.is_none()
+            && found
+                .delta
+                .base
+                .as_ref()
+                .is_some_and(|base| base.kind == Kind::Dir);
+        if removes_dir
+            && let Some(tree) = state.trees.get(found.tree)
+            && tree.dirty.keys().any(|path| below(path, &found.delta.path))
+        {
+            return false;
+        }
         match (state.walk(found.tree, &found.delta.path), found.node) {
             (Ok(Some(ino)), Some((then, changes))) => {
-                ino == then && state.node(ino).is_ok_and(|n| n.changes == changes)
+                ino == then
+                    && state
+                        .node(ino)
+                        .is_ok_and(|n| n.changes == changes && (force || n.writers == 0))
             }
             (Ok(None), None) => true,
             _ => false,
@@ -381,8 +428,8 @@ impl Trees {
 
     fn withdraw(&self, tree: usize, path: &Rel) {
         let open = self.holds.lock().remove(&(tree, path.clone()));
-        if let Some(open) = open {
-            self.session.withdraw(open.hold);
+        if let (Some(open), Some(session)) = (open, self.session.upgrade()) {
+            session.withdraw(open.hold);
         }
     }
 

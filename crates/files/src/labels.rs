@@ -4,13 +4,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Weak};
 
 use kernel::policy::Glob;
 use kernel::{Channel, Content, Digest, Incoming, Level, Source};
 use monitor::Session;
-use parking_lot::Mutex;
 
 use crate::bytes::{beginning, digest};
 use crate::content::Report;
@@ -27,9 +26,9 @@ const QUEUE_MAX: usize = 256;
 
 /// Reports what is read.
 pub(crate) struct Labels {
-    session: Option<Arc<Session>>,
+    session: Weak<Session>,
     excluded: Vec<Glob>,
-    queue: Mutex<Option<SyncSender<Job>>>,
+    queue: SyncSender<Job>,
 }
 
 enum Job {
@@ -44,35 +43,28 @@ enum Waiting {
 }
 
 impl Labels {
-    /// Without a session nothing is reported (a tree opened for repair).
-    pub(crate) fn start(
-        session: Option<Arc<Session>>,
-        excluded: Vec<Glob>,
-    ) -> std::io::Result<Arc<Self>> {
-        let queue = match &session {
-            None => None,
-            Some(session) => {
-                let (sender, receiver) = sync_channel::<Job>(QUEUE_MAX);
-                let session = Arc::clone(session);
-                std::thread::Builder::new()
-                    .name("files-labels".to_string())
-                    .spawn(move || {
-                        while let Ok(job) = receiver.recv() {
-                            match job {
-                                Job::Report { source, content } => {
-                                    deliver(&session, source, content)
-                                }
-                                Job::Drained(done) => drop(done.send(())),
-                            }
+    /// Starts the thread that delivers; it ends with the trees.
+    pub(crate) fn start(session: &Arc<Session>, excluded: Vec<Glob>) -> std::io::Result<Arc<Self>> {
+        let (queue, jobs) = sync_channel::<Job>(QUEUE_MAX);
+        let session = Arc::downgrade(session);
+        let to = Weak::clone(&session);
+        std::thread::Builder::new()
+            .name("files-labels".to_string())
+            .spawn(move || {
+                while let Ok(job) = jobs.recv() {
+                    match (job, to.upgrade()) {
+                        (Job::Report { source, content }, Some(session)) => {
+                            deliver(&session, source, content);
                         }
-                    })?;
-                Some(sender)
-            }
-        };
+                        (Job::Report { .. }, None) => {}
+                        (Job::Drained(done), _) => drop(done.send(())),
+                    }
+                }
+            })?;
         Ok(Arc::new(Self {
             session,
             excluded,
-            queue: Mutex::new(queue),
+            queue,
         }))
     }
 
@@ -81,7 +73,7 @@ impl Labels {
     /// # Errors
     /// When sensitive content cannot be read for it; the agent must not read it then.
     pub(crate) fn report(&self, report: Report) -> std::io::Result<()> {
-        let Some(session) = &self.session else {
+        let Some(session) = self.session.upgrade() else {
             return Ok(());
         };
         let path = path::text(&report.path);
@@ -111,20 +103,15 @@ impl Labels {
         } else {
             Waiting::File(report.file, report.size)
         };
-        let sender = self.queue.lock().clone();
-        if let Some(sender) = sender {
-            // The worker ends only with the session.
-            let _ = sender.send(Job::Report { source, content });
-        }
+        // The thread ends only with the trees.
+        let _ = self.queue.send(Job::Report { source, content });
         Ok(())
     }
 
     /// Returns when everything reported so far was delivered.
     pub(crate) fn drain(&self) {
-        let sender = self.queue.lock().clone();
-        let Some(sender) = sender else { return };
         let (done, waiting) = channel();
-        if sender.send(Job::Drained(done)).is_ok() {
+        if self.queue.send(Job::Drained(done)).is_ok() {
             let _ = waiting.recv();
         }
     }

@@ -34,15 +34,24 @@ impl State {
     ) -> Result<()> {
         self.record(tree, &Entry::Committed { path: path.clone() })?;
         self.tree_mut(tree)?.covered.remove(path);
-        let (Some(version), Some(ino)) = (version, self.walk(tree, path)?) else {
+        let ino = match (&version, self.walk(tree, path)?) {
+            (Some(_), Some(ino)) => ino,
+            (Some(_), None) => {
+                // The agent removed it while it was being committed; that comes next.
+                self.touch(tree, path.clone(), false);
+                return self.cover_with(tree, path, version);
+            }
+            (None, _) => return Ok(()),
+        };
+        let Some(version) = version else {
             return Ok(());
         };
         if self.node(ino)?.kind == Kind::Dir {
             self.resolve_all(ino)?;
         }
-        if seen.is_some_and(|(node, changes)| {
-            node != ino || self.nodes.get(&ino).is_none_or(|n| n.changes != changes)
-        }) {
+        let node = self.node(ino)?;
+        let changed = seen.is_some_and(|(then, changes)| then != ino || node.changes != changes);
+        if changed || node.writers > 0 {
             return self.cover_with(tree, path, Some(version));
         }
         self.rebase(ino, path.clone(), version);
@@ -50,9 +59,13 @@ impl State {
         node.attr_staged = false;
         node.xattrs = None;
         node.by_agent |= by_agent;
-        if let Some(id) = node.data.take() {
-            // Open handles keep the staged file, whose content is the same.
+        let (staged, open) = (node.data.take(), node.opens > 0);
+        if let Some(id) = staged {
             self.tree(tree)?.upper.remove_data(id);
+            if open {
+                let file = self.tree(tree)?.base.open_file(path)?.0;
+                self.node_mut(ino)?.file = Some(Arc::new(file));
+            }
         }
         Ok(())
     }

@@ -179,6 +179,7 @@ impl Overlay {
         let path = state.path_in(parent, name)?;
         let tree = state.node(parent)?.tree;
         self.check(&state, tree, &path, FileOp::Delete)?;
+        state = self.keep_for_other_names(state, ino, &path)?;
         state.cover(parent, name, &path)?;
         state.record(tree, &Entry::Remove { path: path.clone() })?;
         state.unlink(parent, name)?;
@@ -254,6 +255,9 @@ impl Overlay {
             return Err(Errno::INVAL);
         }
         let exchange = replace == Replace::Exchange;
+        if let (Some(there), false) = (there, exchange) {
+            state = self.keep_for_other_names(state, there, &to_path)?;
+        }
         let first = if exchange {
             FileOp::Modify
         } else {
@@ -349,6 +353,40 @@ impl Overlay {
             .or(state.trees.first())
             .ok_or(Errno::NOENT)?;
         tree.base.statfs()
+    }
+
+    /// Before a name of a base file goes away that has others: they must not depend on it.
+    fn keep_for_other_names<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        ino: Ino,
+        path: &Rel,
+    ) -> Result<MutexGuard<'a, State>> {
+        let node = state.node(ino)?;
+        let depends = node.kind == Kind::File
+            && node.data.is_none()
+            && node.names.len() > 1
+            && node.base.as_ref() == Some(path);
+        if !depends {
+            return Ok(state);
+        }
+        let base = Arc::clone(&state.tree(node.tree)?.base);
+        let identity = node.seen.as_ref().map(|seen| (seen.dev, seen.ino));
+        let other = state
+            .paths_of(ino)
+            .into_iter()
+            .filter(|other| other != path)
+            .find(|other| {
+                let there = base.version(other).ok().flatten();
+                there.is_some() && there.map(|v| (v.dev, v.ino)) == identity
+            });
+        if let Some(other) = other {
+            state.node_mut(ino)?.base = Some(other);
+            return Ok(state);
+        }
+        drop(state);
+        self.copy_up(ino, false)?;
+        Ok(self.lock())
     }
 
     /// Refuses at once what is refused whatever its content.

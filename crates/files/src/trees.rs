@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -102,7 +102,8 @@ fn trouble<E: std::fmt::Display>(what: &'static str, path: &Path) -> impl Fn(E) 
 /// The trees of a session.
 pub struct Trees {
     pub(crate) overlay: Arc<Overlay>,
-    pub(crate) session: Arc<Session>,
+    /// The session keeps the trees, as its channel; not the other way round.
+    pub(crate) session: Weak<Session>,
     labels: Arc<Labels>,
     ids: Ids,
     pub(crate) quiet: Duration,
@@ -166,7 +167,7 @@ impl Trees {
                 .map_err(trouble("rebuild", &spec.upper))?;
             hosts.push(host);
         }
-        let labels = Labels::start(Some(Arc::clone(&session)), options.excluded)
+        let labels = Labels::start(&session, options.excluded)
             .map_err(trouble("start a thread for", Path::new("labels")))?;
         let trees = Arc::new(Self {
             overlay,
@@ -181,7 +182,7 @@ impl Trees {
             in_doubt: AtomicBool::new(false),
             interrupted,
             sleep: (Mutex::default(), Condvar::new()),
-            session,
+            session: Arc::downgrade(&session),
         });
         trees.remember_holds();
         Ok(trees)
@@ -214,6 +215,7 @@ impl Trees {
     /// When the kernel and we do not understand each other.
     pub fn serve(self: &Arc<Self>, fuse: OwnedFd) -> Result<Serving, TreesError> {
         let device = Path::new("/dev/fuse");
+        allow_many_files();
         let mounted = Mounted::new(
             Arc::clone(&self.overlay),
             Arc::clone(&self.labels),
@@ -372,6 +374,20 @@ fn staged(overlay: &Overlay) -> Vec<Pending> {
         .collect();
     order(&mut pending);
     pending
+}
+
+/// Each file that the agent has open is one of ours; the usual soft limit is for small programs.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // With the old limit some opens inside fail with EMFILE; nothing else depends on it.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
 }
 
 fn card_base(card: &Card, upper: &Path) -> Result<PathBuf, TreesError> {

@@ -32,7 +32,12 @@ fn git_works_and_what_it_did_is_what_the_host_gets() {
         "for i in $(seq 25); do git switch -q other; echo $i >> e/f; git commit -qam $i; \
          git switch -q main; echo $i >> top; git commit -qam m$i; done; git fsck --strict",
     );
-    assert_eq!(run(&inside, "git status --porcelain"), "");
+    let status = run(&inside, "git status --porcelain");
+    let tree = run(
+        &inside,
+        "ls -laR . --ignore=.git; git log --oneline | head -3",
+    );
+    assert_eq!(status, "", "{tree} {:?}", world.seen());
     world.settle();
     assert_eq!(
         run(&world.base(), "git fsck --strict && git status --porcelain"),
@@ -129,6 +134,8 @@ fn hard_links_keep_their_identity_through_copy_up() {
         );
     }
     fs::remove_file(inside.join("a")).unwrap();
+    world.settle();
+    assert_eq!(fs::read_to_string(inside.join("b")).unwrap(), "shared!");
     fs::write(inside.join("c"), "other").unwrap();
     assert_eq!(fs::read_to_string(inside.join("b")).unwrap(), "other");
 }
@@ -298,4 +305,33 @@ fn exchange_and_no_replace() {
     assert_eq!(fs::read_to_string(inside.join("d")).unwrap(), "f");
     world.settle();
     assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn a_writer_is_never_cut_off_by_a_commit() {
+    let world = World::new(|_| {});
+    let inside = world.inside();
+    let mut file = fs::File::create(inside.join("f")).unwrap();
+    file.write_all(b"one ").unwrap();
+    world.settle();
+    let mut reader = fs::File::open(inside.join("f")).unwrap();
+    file.write_all(b"two ").unwrap();
+    world.settle();
+    file.write_all(b"three").unwrap();
+    drop(file);
+    world.wait_until("the rest", || {
+        fs::read_to_string(world.base().join("f")).unwrap() == "one two three"
+    });
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "one two three");
+    fs::write(inside.join("f"), "four").unwrap();
+    reader.seek(SeekFrom::Start(0)).unwrap();
+    text.clear();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "four");
+    world.settle();
+    assert_eq!(fs::read_to_string(world.base().join("f")).unwrap(), "four");
+    let log = fs::read_to_string(world.session.dir().log()).unwrap();
+    assert!(!log.contains("conflict"), "{log}");
 }
