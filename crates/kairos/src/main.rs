@@ -16,6 +16,8 @@ mod wiring;
 mod inside;
 /// Who decides while the agent runs, and at its end.
 mod deciding;
+/// What the person who is asked may look at.
+mod explaining;
 /// What the agent is told, through its model conversation where there is one.
 mod telling;
 /// Another process speaks to a running session.

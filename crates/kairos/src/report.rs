@@ -173,11 +173,10 @@ impl Report {
                 }
             }
             Record::Done { event, ok, what } => {
-                if let Some(item) = self.item(*event, index) {
-                    if item.fate == Fate::Unknown {
-                        item.fate = if *ok { Fate::Released } else { Fate::Failed };
-                        item.result = Some(what.clone());
-                    }
+                let item = self.item(*event, index);
+                if let Some(item) = item.filter(|item| item.fate == Fate::Unknown) {
+                    item.fate = if *ok { Fate::Released } else { Fate::Failed };
+                    item.result = Some(what.clone());
                 }
             }
             Record::Note { what, facts } => match what.as_str() {

@@ -16,6 +16,7 @@ use store::{Blobs, Log, Record, SessionDir};
 use crate::control;
 use crate::deciding::{Deciding, Mode};
 use crate::exit::{Failure, Outcome, Status, at};
+use crate::explaining::Explaining;
 use crate::inside;
 use crate::report::Report;
 use crate::setup::{Lock, Setup, apart};
@@ -59,7 +60,8 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
     let interactive = term::Stdio::detect()
         .map(|stdio| stdio.is_interactive())
         .map_err(|e| Failure::new(format!("cannot use standard input and output: {e}")))?;
-    let mode = mode(order.oracle.as_deref(), &loaded, interactive)?;
+    let explaining = Explaining::default();
+    let mode = mode(order.oracle.as_deref(), &loaded, interactive, &explaining)?;
 
     let words: Vec<String> = order
         .command
@@ -101,6 +103,7 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
         &placeholders,
         &dir,
         mode,
+        &explaining,
         interactive,
     );
     let ended = match started {
@@ -141,6 +144,7 @@ fn start(
     placeholders: &[Placeholder],
     dir: &SessionDir,
     mode: Mode,
+    explaining: &Explaining,
     interactive: bool,
 ) -> Outcome<(i32, Vec<String>)> {
     setup.write(dir)?;
@@ -158,6 +162,7 @@ fn start(
         chance: Arc::new(SystemChance),
         recovered: None,
     });
+    explaining.of(&session);
     task(&session, &order.task);
 
     // The boundary, with nothing of the agent in it yet.
@@ -327,14 +332,21 @@ pub(crate) fn places(surroundings: &Surroundings, workspace: &Path) -> policy::P
 }
 
 /// Who decides, by the command line, the policy, or what there is.
-fn mode(given: Option<&str>, loaded: &Loaded, interactive: bool) -> Outcome<Mode> {
+fn mode(
+    given: Option<&str>,
+    loaded: &Loaded,
+    interactive: bool,
+    explaining: &Explaining,
+) -> Outcome<Mode> {
     let spec = match given.or(loaded.oracle.default.as_deref()) {
         Some(spec) => spec,
         None if interactive => "ask",
         None => return Ok(Mode::Nobody),
     };
     let deadline = Duration::from_secs(loaded.oracle.deadline_s);
-    let oracle = oracles::oracle_in(spec, &oracles::Setting::new(deadline, loaded.summary()))
+    let mut setting = oracles::Setting::new(deadline, loaded.summary());
+    setting.explain = Arc::new(explaining.clone());
+    let oracle = oracles::oracle_in(spec, &setting)
         .map_err(|why| Failure::new(format!("cannot use the oracle `{spec}`: {why}")))?;
     Ok(match spec {
         "deny" => Mode::AtOnce(oracle),
@@ -575,8 +587,8 @@ fn confinement(error: SandboxError) -> Failure {
 pub(crate) struct Reopened {
     /// The session.
     pub(crate) session: Arc<Session>,
-    /// Its trees.
-    pub(crate) trees: Arc<files::Trees>,
+    /// Serves what the session's file channel holds weakly.
+    _trees: Arc<files::Trees>,
     _lock: Lock,
 }
 
@@ -624,7 +636,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
     }
     Ok(Some(Reopened {
         session,
-        trees,
+        _trees: trees,
         _lock: lock,
     }))
 }

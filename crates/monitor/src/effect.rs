@@ -148,10 +148,12 @@ pub(crate) fn propose(
     match action {
         Action::Release(permit) => {
             let Core { ledger, log, .. } = &mut *core;
-            // A file change can be undone, so one sync a batch is enough: the channel's.
-            let spent = match effect.class {
-                Class::Stageable => ledger.spend_soon(log, permit),
-                Class::Stallable | Class::Blocking => ledger.spend(log, permit),
+            // A file change can be undone, so one sync a batch is enough: the channel's. What
+            // only asks changes nothing that a lost record would hide.
+            let spent = if effect.class == Class::Stageable || effect.operation.reads_only() {
+                ledger.spend_soon(log, permit)
+            } else {
+                ledger.spend(log, permit)
             };
             match spent {
                 Ok(lease) => {
@@ -291,10 +293,16 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
     let event = core.next_event();
     let (record, input) = make(event);
     core.append(&record).map_err(|e| e.to_string())?;
-    let before: Vec<Held> = core
-        .state
-        .holds()
+    // Only the hold itself and what depends on it can be resolved by this.
+    let touched = match &input {
+        Input::Verdict { hold, .. } | Input::Withdraw { hold, .. } | Input::Expire { hold, .. } => {
+            core.state.holds().dependents(*hold)
+        }
+        Input::Incoming { .. } | Input::Propose { .. } => Vec::new(),
+    };
+    let before: Vec<Held> = touched
         .iter()
+        .filter_map(|hold| core.state.holds().find(*hold))
         .map(|hold| core.held(hold))
         .collect();
     let find = |hold: HoldId| before.iter().find(|held| held.hold == hold).cloned();

@@ -161,6 +161,15 @@ fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
     reason
 }
 
+/// The whole of what a hold would do, as text for the person who is asked: a diff, a body.
+pub fn show(session: &Session, hold: HoldId) -> Option<String> {
+    let held = session.held().into_iter().find(|held| held.hold == hold)?;
+    let channel = session.channel(held.effect.channel);
+    channel
+        .and_then(|channel| channel.show(&held))
+        .or_else(|| parked(session, &session.scanner(), &held))
+}
+
 /// The start of what would happen, as text: the channel's own words, or what is parked.
 fn excerpt(session: &Session, scanner: &Scanner, held: &Held) -> String {
     let channel = session.channel(held.effect.channel);

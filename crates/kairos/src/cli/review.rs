@@ -2,6 +2,7 @@
 //! one group after the other.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -64,9 +65,12 @@ impl Review {
             }
             match reopened {
                 Some(reopened) if asks => {
-                    let oracle =
-                        oracles::oracle("ask", std::time::Duration::from_secs(u64::from(u32::MAX)))
-                            .map_err(Failure::new)?;
+                    let explaining = crate::explaining::Explaining::default();
+                    explaining.of(&reopened.session);
+                    // A person takes the time it takes.
+                    let mut setting = oracles::Setting::new(Duration::MAX, String::new());
+                    setting.explain = std::sync::Arc::new(explaining);
+                    let oracle = oracles::oracle_in("ask", &setting).map_err(Failure::new)?;
                     let resolved = monitor::resolve::resolve(&reopened.session, &*oracle, None);
                     for note in resolved.notes {
                         anstream::eprintln!("{}: {note}", show::error("kairos"));

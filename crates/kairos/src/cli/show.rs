@@ -155,10 +155,8 @@ fn describe(text: &mut String, item: &Item, whole: bool) {
     for reason in &item.reasons {
         let _ = writeln!(text, "         {}", clean(reason));
     }
-    if item.fate != Fate::Held {
-        if let Some(result) = &item.result {
-            let _ = writeln!(text, "         {}", clean(result));
-        }
+    if let Some(result) = item.result.as_ref().filter(|_| item.fate != Fate::Held) {
+        let _ = writeln!(text, "         {}", clean(result));
     }
 }
 
