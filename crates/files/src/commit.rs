@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kernel::Digest;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::attr::{Kind, Time, Version};
@@ -19,6 +19,7 @@ use crate::base::Base;
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
 use crate::path::{self, Rel, join, split};
+use crate::swap;
 use crate::upper::{Entry, Upper};
 
 /// Beginning of every temporary name in the owner's directories.
@@ -233,11 +234,9 @@ impl Place<'_> {
             };
         }
         self.step("move away")?;
-        self.rename(self.name, self.temp, RenameFlags::NOREPLACE)
-            .map_err(self.failed("move away"))?;
+        swap::take_name(&self.dir, self.name, self.temp).map_err(self.failed("move away"))?;
         if !self.is_at(self.temp, base) {
-            self.rename(self.temp, self.name, RenameFlags::NOREPLACE)
-                .map_err(self.failed("put back"))?;
+            swap::take_name(&self.dir, self.temp, self.name).map_err(self.failed("put back"))?;
             return Err(self.conflict("was changed on the host meanwhile"));
         }
         self.keep_for_undo()
@@ -263,7 +262,7 @@ impl Place<'_> {
         }
         self.step("swap in")?;
         let Some(base) = base else {
-            return match self.rename(self.temp, self.name, RenameFlags::NOREPLACE) {
+            return match swap::take_name(&self.dir, self.temp, self.name) {
                 Ok(()) => Ok(()),
                 Err(Errno::EXIST) => {
                     self.discard(new.kind);
@@ -275,7 +274,7 @@ impl Place<'_> {
                 }
             };
         };
-        match self.rename(self.temp, self.name, RenameFlags::EXCHANGE) {
+        match swap::exchange(&self.dir, self.temp, self.name) {
             Ok(()) => {}
             Err(Errno::NOENT) => {
                 self.discard(new.kind);
@@ -288,8 +287,7 @@ impl Place<'_> {
         }
         self.step("swapped")?;
         if !self.is_at(self.temp, base) {
-            self.rename(self.temp, self.name, RenameFlags::EXCHANGE)
-                .map_err(self.failed("put back"))?;
+            swap::exchange(&self.dir, self.temp, self.name).map_err(self.failed("put back"))?;
             self.discard(new.kind);
             return Err(self.conflict("was changed on the host meanwhile"));
         }
@@ -297,7 +295,7 @@ impl Place<'_> {
             return match rustix::fs::unlinkat(&self.dir, self.temp, AtFlags::REMOVEDIR) {
                 Ok(()) => Ok(()),
                 Err(_) => {
-                    self.rename(self.temp, self.name, RenameFlags::EXCHANGE)
+                    swap::exchange(&self.dir, self.temp, self.name)
                         .map_err(self.failed("put back"))?;
                     self.discard(new.kind);
                     Err(self.conflict("holds files that the agent did not see"))
@@ -551,10 +549,6 @@ impl Place<'_> {
             AtFlags::empty()
         };
         let _ = rustix::fs::unlinkat(&self.dir, self.temp, flags);
-    }
-
-    fn rename(&self, from: &[u8], to: &[u8], flags: RenameFlags) -> Result<(), Errno> {
-        rustix::fs::renameat_with(&self.dir, from, &self.dir, to, flags)
     }
 
     fn open_path(&self, name: &[u8]) -> Result<OwnedFd, CommitError> {

@@ -31,6 +31,8 @@ mod settle;
 pub mod delta;
 /// Carries one delta out on the host.
 mod commit;
+/// Renames that replace nothing.
+mod swap;
 /// What a decision does to the view.
 mod outcome;
 /// Rebuilds the view after a crash, and finishes what was interrupted.

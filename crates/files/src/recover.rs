@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kernel::EventId;
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::AtFlags;
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Version};
@@ -13,6 +13,7 @@ use crate::commit::Host;
 use crate::delta::Delta;
 use crate::overlay::Overlay;
 use crate::path::{Rel, split};
+use crate::swap;
 use crate::tree::{Ino, Node, State};
 use crate::upper::{Entry, Upper, read};
 
@@ -92,7 +93,7 @@ fn finish(
             if looks_like(base, aside) {
                 keep(host, event, temp, aside);
             } else {
-                swap(host, &delta.path, temp, RenameFlags::EXCHANGE);
+                within(host, &delta.path, temp, swap::exchange);
                 remove(host, temp, here.as_ref());
                 return host.carry_out(event, delta).map(drop);
             }
@@ -109,7 +110,7 @@ fn finish(
                 keep(host, event, temp, aside);
                 return Ok(());
             }
-            swap(host, temp, &delta.path, RenameFlags::NOREPLACE);
+            within(host, temp, &delta.path, swap::take_name);
         }
         (Some(aside), None, None) | (Some(aside), _, Some(_)) => {
             // Half made, or whole but not swapped in.
@@ -119,7 +120,7 @@ fn finish(
         }
         (Some(_), Some(_), None) => {
             // Moved away, but not the version expected: the owner's; it goes back.
-            swap(host, temp, &delta.path, RenameFlags::NOREPLACE);
+            within(host, temp, &delta.path, swap::take_name);
         }
         (None, Some(_), None) if delta.new.is_none() => return Ok(()),
         (None, _, _) => {}
@@ -192,11 +193,16 @@ fn remove(host: &Host, path: &Rel, version: Option<&Version>) {
     let _ = rustix::fs::unlinkat(&dir, name, flags);
 }
 
-fn swap(host: &Host, from: &Rel, to: &Rel, flags: RenameFlags) {
-    let (Some((dir, from)), Some((_, to))) = (open_parent(host, from), split(to)) else {
-        return;
-    };
-    let _ = rustix::fs::renameat_with(&dir, from, &dir, to, flags);
+/// A rename within one directory; where it fails, what follows finds things as they are.
+fn within(
+    host: &Host,
+    from: &Rel,
+    to: &Rel,
+    rename: fn(&std::os::fd::OwnedFd, &[u8], &[u8]) -> Result<()>,
+) {
+    if let (Some((dir, from)), Some((_, to))) = (open_parent(host, from), split(to)) {
+        let _ = rename(&dir, from, to);
+    }
 }
 
 fn open_parent<'a>(host: &Host, path: &'a Rel) -> Option<(std::os::fd::OwnedFd, &'a [u8])> {
