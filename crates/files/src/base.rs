@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Kind, Version};
-use crate::path::split;
+use crate::path::{Rel, below, join, split};
 
 /// Directories kept open; the rest are opened again when needed.
 const DIRS_OPEN_MAX: usize = 256;
@@ -23,10 +24,13 @@ pub(crate) struct Base {
     root: Arc<OwnedFd>,
     path: PathBuf,
     dirs: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+    /// Places inside that are the monitor's own: not shown, not changed.
+    hidden: Vec<Rel>,
 }
 
 impl Base {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    /// Opens it. Directories of the monitor that lie in it (`own`) are not part of the tree.
+    pub(crate) fn open(path: &Path, own: &[PathBuf]) -> Result<Self> {
         let root = rustix::fs::open(
             path,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -36,12 +40,20 @@ impl Base {
             root: Arc::new(root),
             path: path.to_path_buf(),
             dirs: Mutex::default(),
+            hidden: hidden(path, own),
         })
     }
 
     /// Where it lies, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a path is the monitor's own.
+    pub(crate) fn hides(&self, path: &[u8]) -> bool {
+        self.hidden
+            .iter()
+            .any(|own| path == own || below(path, own))
     }
 
     /// A descriptor of a directory, good as a starting point only (`O_PATH`).
@@ -140,7 +152,7 @@ impl Base {
         while let Some(entry) = dir.read() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
+            if name != b"." && name != b".." && !self.hides(&join(path, name)) {
                 names.push((name.to_vec(), kind_of(entry.file_type())));
             }
         }
@@ -175,6 +187,21 @@ impl Base {
             }
         }
     }
+}
+
+/// Which of our directories lie in a base, as paths of it.
+fn hidden(base: &Path, own: &[PathBuf]) -> Vec<Rel> {
+    let Ok(base) = base.canonicalize() else {
+        return Vec::new();
+    };
+    own.iter()
+        .filter_map(|own| own.canonicalize().ok())
+        .filter_map(|own| {
+            own.strip_prefix(&base)
+                .map(|rel| rel.as_os_str().as_bytes().to_vec())
+                .ok()
+        })
+        .collect()
 }
 
 fn kind_of(file_type: FileType) -> Option<Kind> {

@@ -93,16 +93,16 @@ impl Overlay {
         attr.atime = change.atime.unwrap_or(attr.atime);
         attr.mtime = change.mtime.unwrap_or(attr.mtime);
         attr.ctime = now;
-        let staged = change.mode.is_some()
-            || change.uid.is_some()
-            || change.gid.is_some()
-            || change.atime.is_some()
-            || change.mtime.is_some();
+        let old = node.attr;
+        let owned = (attr.mode, attr.uid, attr.gid) != (old.mode, old.uid, old.gid);
+        // Times of staged content are kept by its file.
+        let timed = change.atime.is_some() || change.mtime.is_some();
+        let staged = owned || (timed && node.data.is_none());
         if staged {
             let paths = state.cover_all(ino)?;
             if let Some(path) = paths.first() {
                 let op = FileOp::Attributes;
-                if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+                if owned {
                     self.check(&state, tree, path, op)?;
                 }
                 let Attr {
@@ -131,9 +131,7 @@ impl Overlay {
         let size = node.attr.size;
         node.attr = Attr { size, ..attr };
         node.attr_staged |= staged;
-        if change.mtime.is_some()
-            && let (Some(id), file) = (node.data, node.file.clone())
-        {
+        if timed && let (Some(id), file) = (node.data, node.file.clone()) {
             let file = match file {
                 Some(file) => file,
                 None => Arc::new(state.tree(tree)?.upper.open_data(id)?),
@@ -145,7 +143,9 @@ impl Overlay {
             rustix::fs::futimens(&*file, &times)?;
         }
         state.refresh(ino)?;
-        state.touch_node(ino);
+        if owned || grown {
+            state.touch_node(ino);
+        }
         state.found(ino)
     }
 

@@ -391,6 +391,9 @@ impl Overlay {
 
     /// Refuses at once what is refused whatever its content.
     pub(crate) fn check(&self, state: &State, tree: usize, path: &Rel, op: FileOp) -> Result<()> {
+        if state.tree(tree)?.base.hides(path) {
+            return Err(Errno::ACCESS);
+        }
         let Some(precheck) = self.precheck.lock().clone() else {
             return Ok(());
         };

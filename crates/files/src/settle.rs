@@ -110,6 +110,9 @@ pub(crate) fn staged_paths(overlay: &Overlay) -> Result<BTreeSet<(usize, Rel)>> 
 /// What the view at a path amounts to over the base; `None` when it is what the base has.
 pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Option<Pending>> {
     let mut state = overlay.lock();
+    if state.tree(tree)?.base.hides(path) {
+        return Ok(None);
+    }
     let ino = state.walk(tree, path)?;
     if let Some(ino) = ino {
         let node = state.node(ino)?;

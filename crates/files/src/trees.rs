@@ -138,10 +138,12 @@ impl Trees {
         let overlay = Arc::new(Overlay::new(options.durable));
         let tag: String = session.dir().id().chars().rev().take(8).collect();
         let steps = options.steps.unwrap_or_else(|| Arc::new(|_| Ok(())));
+        let own = own_places(&session);
         let mut hosts = Vec::new();
         let mut interrupted = Vec::new();
         for spec in &specs {
-            let base = Base::open(&spec.base).map_err(trouble("open the directory", &spec.base))?;
+            let base =
+                Base::open(&spec.base, &own).map_err(trouble("open the directory", &spec.base))?;
             let base = Arc::new(base);
             let upper = Upper::open(&spec.upper).map_err(trouble("open the state", &spec.upper))?;
             let upper = Arc::new(upper);
@@ -343,7 +345,13 @@ pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
     {
         let card = crate::upper::read_card(upper).map_err(trouble("read", upper))?;
         let base = card_base(&card, upper)?;
-        let base = Arc::new(Base::open(&base).map_err(trouble("open the directory", &base))?);
+        let own: Vec<PathBuf> = upper
+            .ancestors()
+            .nth(2)
+            .map(Path::to_path_buf)
+            .into_iter()
+            .collect();
+        let base = Arc::new(Base::open(&base, &own).map_err(trouble("open the directory", &base))?);
         let state = Arc::new(Upper::look_at(upper).map_err(trouble("open the state", upper))?);
         let index = overlay
             .add_tree(&card.tree, Arc::clone(&base), Arc::clone(&state))
@@ -374,6 +382,18 @@ fn staged(overlay: &Overlay) -> Vec<Pending> {
         .collect();
     order(&mut pending);
     pending
+}
+
+/// Where the monitor keeps its own state: nothing that an agent may see or change, even if the
+/// owner's directory is their home.
+fn own_places(session: &Session) -> Vec<PathBuf> {
+    let dir = session.dir().path();
+    let sessions = dir.parent().filter(|parent| parent.ends_with("sessions"));
+    let root = sessions.and_then(Path::parent);
+    std::iter::once(dir)
+        .chain(root)
+        .map(Path::to_path_buf)
+        .collect()
 }
 
 /// Each file that the agent has open is one of ours; the usual soft limit is for small programs.

@@ -426,3 +426,25 @@ fn a_commit_is_not_led_astray_by_a_link() {
         "2"
     );
 }
+
+#[test]
+fn the_monitors_own_state_is_out_of_reach() {
+    let disk = world::Disk::with_session_inside();
+    filled(&disk.base());
+    let world = World::on(disk, files::Options::default());
+    let (inside, own) = (world.inside(), world.base().join(".state/kairos"));
+    assert_eq!(fs::read_dir(inside.join(".state")).unwrap().count(), 0);
+    for place in [".state/kairos", ".state/kairos/sessions"] {
+        assert!(fs::create_dir(inside.join(place)).is_err(), "{place}");
+    }
+    assert!(fs::rename(inside.join("src"), inside.join(".state/kairos")).is_err());
+    fs::rename(inside.join(".state"), inside.join(".moved")).unwrap();
+    fs::write(inside.join(".moved/x"), "x").unwrap();
+    world.settle();
+    assert!(own.join("sessions/s1/log.jsonl").exists());
+    assert_eq!(
+        fs::read_to_string(world.base().join(".moved/x")).unwrap(),
+        "x"
+    );
+    assert!(!world.base().join(".moved/kairos").exists());
+}

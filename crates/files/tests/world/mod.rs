@@ -32,6 +32,7 @@ pub struct World {
 /// Directories that outlive a session.
 pub struct Disk {
     pub dir: tempfile::TempDir,
+    pub session: PathBuf,
 }
 
 pub struct Mount(pub PathBuf);
@@ -48,7 +49,19 @@ impl Disk {
         for name in ["base", "mnt", "session"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        Arc::new(Self { dir })
+        let session = dir.path().join("session");
+        Arc::new(Self { dir, session })
+    }
+
+    /// The monitor's state lies in the owner's directory, as with a home as workspace.
+    pub fn with_session_inside() -> Arc<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["base", "mnt"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let session = dir.path().join("base/.state/kairos/sessions/s1");
+        std::fs::create_dir_all(&session).unwrap();
+        Arc::new(Self { dir, session })
     }
 
     pub fn base(&self) -> PathBuf {
@@ -56,7 +69,7 @@ impl Disk {
     }
 
     pub fn session_dir(&self) -> SessionDir {
-        SessionDir::at(self.dir.path().join("session"))
+        SessionDir::at(&self.session)
     }
 
     pub fn upper(&self) -> PathBuf {
