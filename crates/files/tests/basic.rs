@@ -448,3 +448,68 @@ fn the_monitors_own_state_is_out_of_reach() {
     );
     assert!(!world.base().join(".moved/kairos").exists());
 }
+
+fn with_held_children(base: &std::path::Path) {
+    fs::create_dir(base.join("d")).unwrap();
+    fs::write(base.join("d/held1"), "1").unwrap();
+    fs::write(base.join("d/x"), "x").unwrap();
+}
+
+#[test]
+fn a_moved_directory_waits_for_what_is_held_in_it() {
+    let world = World::new(with_held_children);
+    let inside = world.inside();
+    fs::rename(inside.join("d"), inside.join("e")).unwrap();
+    world.settle();
+    let view = snapshot(&inside);
+    assert_eq!(
+        snapshot(&world.base()),
+        [
+            "d 0755 dir",
+            "d/held1 0644 \"1\"",
+            "e 0755 dir",
+            "e/x 0644 \"x\""
+        ],
+        "{:?}",
+        world.seen()
+    );
+    // Whatever happens at its old place, what was approved is what comes.
+    fs::create_dir_all(inside.join("d")).unwrap();
+    fs::write(inside.join("d/held1"), "something else").unwrap();
+    world.settle();
+    fs::remove_dir_all(inside.join("d")).unwrap();
+    world.settle();
+    for _ in 0..3 {
+        for held in world.session.held() {
+            let _ = world
+                .session
+                .verdict(held.hold, held.manifest, Verdict::Release, "test", "ok");
+        }
+        world.settle();
+    }
+    assert_eq!(snapshot(&world.base()), view, "{:?}", world.seen());
+    assert_eq!(snapshot(&inside), view);
+}
+
+#[test]
+fn a_refused_move_leaves_the_file_where_it_was() {
+    let world = World::new(with_held_children);
+    let inside = world.inside();
+    fs::rename(inside.join("d"), inside.join("e")).unwrap();
+    world.settle();
+    for held in world.session.held() {
+        let _ = world
+            .session
+            .verdict(held.hold, held.manifest, Verdict::Refuse, "test", "no");
+    }
+    world.settle();
+    let expect = [
+        "d 0755 dir",
+        "d/held1 0644 \"1\"",
+        "e 0755 dir",
+        "e/x 0644 \"x\"",
+    ];
+    assert_eq!(snapshot(&inside), expect, "{:?}", world.seen());
+    assert_eq!(snapshot(&world.base()), expect);
+    assert_eq!(world.session.held().len(), 0);
+}
