@@ -15,6 +15,7 @@ use crate::commit::CommitError;
 use crate::delta::{Content, Delta};
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
+use crate::recover;
 use crate::settle::{Pending, delta_at, due, order};
 use crate::tree::Ino;
 use crate::trees::Trees;
@@ -272,9 +273,14 @@ impl Trees {
                 results.push((found, lease.event(), Err(failed)));
             }
         }
-        for host in &self.hosts {
-            if let Err(error) = host.upper.sync() {
-                tracing::warn!("the intents are not durable: {error}");
+        if let Err(why) = self.write_down() {
+            for (found, lease) in ready.drain(..) {
+                let failed = CommitError::Failed {
+                    what: "note durably the intent to change",
+                    path: path::text(&found.delta.path),
+                    errno: why.clone(),
+                };
+                results.push((found, lease.event(), Err(failed)));
             }
         }
         let mut dirs: BTreeSet<(usize, Rel)> = BTreeSet::new();
@@ -291,6 +297,10 @@ impl Trees {
             } else {
                 host.carry_out(event.0, &found.delta)
             };
+            if matches!(result, Err(CommitError::Stopped(_))) {
+                // As in a crash: nothing comes after it.
+                return;
+            }
             if let (Err(_), Some(origin)) = (&result, &found.origin) {
                 stays.insert((found.tree, origin.clone()));
             }
@@ -310,6 +320,15 @@ impl Trees {
             let told = self.conclude(&found, event, result);
             session.done(event, told);
         }
+    }
+
+    /// Before the host changes: what is staged, in a form that does not lean on the host as it was,
+    /// and the intents, durably.
+    fn write_down(&self) -> Result<(), String> {
+        recover::checkpoint(&mut self.overlay.lock()).map_err(|e| e.to_string())?;
+        self.hosts
+            .iter()
+            .try_for_each(|host| host.upper.sync().map_err(|e| e.to_string()))
     }
 
     /// Brings view and journal in line with what became of a delta; says it for people.
@@ -488,10 +507,10 @@ impl monitor::Channel for Trees {
         };
         let host = self.hosts.get(tree).ok_or("its tree is not open")?;
         let result = host.intend(event.0, &delta).and_then(|()| {
-            host.upper.sync().map_err(|e| CommitError::Failed {
-                what: "note the intent to change",
+            self.write_down().map_err(|errno| CommitError::Failed {
+                what: "note durably the intent to change",
                 path: path::text(&delta.path),
-                errno: e.to_string(),
+                errno,
             })?;
             let version = host.carry_out(event.0, &delta)?;
             host.sync_dir(split(&delta.path).map_or(&b""[..], |(parent, _)| parent))?;

@@ -1,7 +1,7 @@
 //! After a crash: rebuilds the agent's view from the journal, and finishes or undoes what was being
 //! carried out when the process ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kernel::EventId;
 use rustix::fs::AtFlags;
@@ -12,10 +12,11 @@ use crate::bytes::{self, digest};
 use crate::commit::Host;
 use crate::delta::Delta;
 use crate::overlay::Overlay;
-use crate::path::{Rel, split};
+use crate::path::{self, Rel, split};
+use crate::settle::staged_paths;
 use crate::swap;
 use crate::tree::{Ino, Node, State};
-use crate::upper::{Entry, Upper, read};
+use crate::upper::{Entry, Staged, StagedNode, Upper, read};
 
 /// Rebuilds a tree's view; every path that is staged is then to be settled again.
 pub(crate) fn rebuild(overlay: &Overlay, tree: usize, upper: &Upper) -> Result<()> {
@@ -23,15 +24,48 @@ pub(crate) fn rebuild(overlay: &Overlay, tree: usize, upper: &Upper) -> Result<(
     if entries.is_empty() {
         return Ok(());
     }
+    let is_checkpoint = |entry: &Entry| matches!(entry, Entry::Checkpoint { .. });
+    let from = entries.iter().rposition(is_checkpoint).unwrap_or(0);
     let mut state = overlay.lock();
-    state.replay = true;
+    // Numbers that were ever given are not given again.
     for entry in &entries {
+        if let Entry::Create { id, .. } | Entry::Copy { id, .. } = entry {
+            state.next_id = state.next_id.max(id + 1);
+        }
+    }
+    state.replay = true;
+    for entry in entries.iter().skip(from) {
         if let Err(error) = state.replay(tree, entry) {
             tracing::warn!("a record cannot be followed any more: {error} ({entry:?})");
         }
     }
     state.replay = false;
     state.touch_all_staged(tree);
+    Ok(())
+}
+
+/// Writes everything staged to the journals of trees that were changed since the last time.
+pub(crate) fn checkpoint(state: &mut State) -> Result<()> {
+    if !state.trees.iter().any(|tree| tree.upper.moved_on()) {
+        return Ok(());
+    }
+    let paths = staged_paths(state)?;
+    for tree in 0..state.trees.len() {
+        let mut staged = Vec::new();
+        for (_, path) in paths.iter().filter(|(index, _)| *index == tree) {
+            let view = match state.walk(tree, path)? {
+                Some(ino) => Some(state.staged_node(ino)?),
+                None => None,
+            };
+            let base = state.tree(tree)?.covered.get(path).cloned();
+            staged.push(Staged {
+                path: path.clone(),
+                base,
+                view,
+            });
+        }
+        state.record(tree, &Entry::Checkpoint { staged })?;
+    }
     Ok(())
 }
 
@@ -299,14 +333,18 @@ impl State {
                 let ino = self.walk(tree, path)?.ok_or(Errno::NOENT)?;
                 self.node_mut(ino)?.xattrs = Some(all.clone());
             }
+            Entry::Checkpoint { staged } => {
+                let mut known = HashMap::new();
+                for one in staged {
+                    if let Err(error) = self.replay_staged(tree, one, &mut known) {
+                        let path = path::text(&one.path);
+                        tracing::warn!("{path} cannot be brought back: {error}");
+                    }
+                }
+            }
             Entry::Committed { path } => {
                 let version = self.tree(tree)?.base.version(path)?;
                 let there = self.walk(tree, path)?;
-                if version.is_some() && there.is_none() && !path.is_empty() {
-                    let (parent, name) = self.replay_place(tree, path)?;
-                    let ino = self.adopt(tree, path)?;
-                    self.attach(parent, name, ino)?;
-                }
                 // The process may have ended before it knew that the agent went on writing.
                 let seen = match there {
                     Some(ino) if self.differs(tree, path, ino)? => Some((ino, u64::MAX)),
@@ -329,6 +367,116 @@ impl State {
             }
             Entry::Intent { .. } | Entry::Finished { .. } => {}
         }
+        Ok(())
+    }
+
+    fn staged_node(&self, ino: Ino) -> Result<StagedNode> {
+        let node = self.node(ino)?;
+        Ok(StagedNode {
+            ino,
+            kind: node.kind,
+            mode: node.attr.mode,
+            uid: node.attr.uid,
+            gid: node.attr.gid,
+            atime: node.attr.atime,
+            mtime: node.attr.mtime,
+            attr_staged: node.attr_staged,
+            target: node.target.clone(),
+            xattrs: node.xattrs.clone(),
+            data: node.data,
+            base: node.base.clone(),
+        })
+    }
+
+    /// Brings one path of a checkpoint back; paths come sorted, directories before what is in them.
+    fn replay_staged(
+        &mut self,
+        tree: usize,
+        one: &Staged,
+        known: &mut HashMap<u64, Ino>,
+    ) -> Result<()> {
+        if let Some(base) = &one.base {
+            self.tree_mut(tree)?
+                .covered
+                .insert(one.path.clone(), base.clone());
+        }
+        let Some((above, name)) = split(&one.path) else {
+            let (root, Some(view)) = (self.tree(tree)?.root, &one.view) else {
+                return Ok(());
+            };
+            return self.dress(root, view);
+        };
+        let Some(view) = &one.view else {
+            if let Some(parent) = self.walk(tree, above)?
+                && self.node(parent)?.kind == Kind::Dir
+                && self.child(parent, name)?.is_some()
+            {
+                self.unlink(parent, name)?;
+            }
+            self.touch(tree, one.path.clone(), false);
+            return Ok(());
+        };
+        let parent = self.ensure_dir(tree, above)?;
+        let there = self.child(parent, name)?;
+        let in_place = view.base.as_ref() == Some(&one.path) && view.data.is_none();
+        if let (Some(there), true) = (there, in_place)
+            && self.node(there)?.kind == view.kind
+        {
+            known.insert(view.ino, there);
+            return self.dress(there, view);
+        }
+        if there.is_some() {
+            self.unlink(parent, name)?;
+        }
+        if let Some(ino) = known.get(&view.ino).copied() {
+            self.touch(tree, one.path.clone(), false);
+            return self.link(ino, parent, name);
+        }
+        let links = if view.kind == Kind::Dir { 2 } else { 1 };
+        let mut node = Node::new(
+            tree,
+            view.kind,
+            Attr::fresh(view.mode, view.uid, view.gid, links),
+        );
+        node.data = view.data;
+        node.base.clone_from(&view.base);
+        node.target.clone_from(&view.target);
+        if let Some(target) = &view.target {
+            node.attr.size = target.len() as u64;
+        }
+        if let Some(listing) = node.dir.as_mut() {
+            // What is in it is told by paths of its own.
+            listing.loaded = true;
+        }
+        if let (Kind::File, None, Some(from)) = (view.kind, view.data, &view.base) {
+            // It may be gone because this very move was committed; a later record tells.
+            if let Ok(stat) = self.tree(tree)?.base.stat(from) {
+                node.attr.size = Attr::of(&stat).size;
+                node.seen = Some(Version::of(&stat));
+            }
+        }
+        let id = self.fresh_id();
+        let ino = self.insert_new(id, node);
+        known.insert(view.ino, ino);
+        self.attach(parent, name, ino)?;
+        self.dress(ino, view)?;
+        self.read_data(ino)?;
+        self.touch(tree, one.path.clone(), false);
+        Ok(())
+    }
+
+    fn dress(&mut self, ino: Ino, view: &StagedNode) -> Result<()> {
+        let node = self.node_mut(ino)?;
+        node.attr = Attr {
+            mode: view.mode,
+            uid: view.uid,
+            gid: view.gid,
+            atime: view.atime,
+            mtime: view.mtime,
+            ..node.attr
+        };
+        node.attr_staged = view.attr_staged;
+        node.xattrs.clone_from(&view.xattrs);
         Ok(())
     }
 

@@ -75,10 +75,8 @@ pub(crate) fn due(
 }
 
 /// All paths that may differ from the base.
-pub(crate) fn staged_paths(overlay: &Overlay) -> Result<BTreeSet<(usize, Rel)>> {
+pub(crate) fn staged_paths(state: &mut State) -> Result<BTreeSet<(usize, Rel)>> {
     let mut paths = BTreeSet::new();
-    let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
-    let mut state = overlay.lock();
     for tree in 0..state.trees.len() {
         let found = state.tree(tree)?;
         let base = Arc::clone(&found.base);
@@ -91,7 +89,7 @@ pub(crate) fn staged_paths(overlay: &Overlay) -> Result<BTreeSet<(usize, Rel)>> 
         for (path, deep) in dirty {
             if deep {
                 state.descend(tree, &path, &mut paths)?;
-                moved.push((tree, path.clone(), Arc::clone(&base)));
+                descend_base(&base, tree, &path, &mut paths)?;
             }
             paths.insert((tree, path));
         }
@@ -99,10 +97,6 @@ pub(crate) fn staged_paths(overlay: &Overlay) -> Result<BTreeSet<(usize, Rel)>> 
         for ino in state.unclean_nodes(tree) {
             paths.extend(state.paths_of(ino).into_iter().map(|path| (tree, path)));
         }
-    }
-    drop(state);
-    for (tree, path, base) in moved {
-        descend_base(&base, tree, &path, &mut paths)?;
     }
     Ok(paths)
 }
@@ -169,6 +163,12 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
             overlay.lock().tree_mut(tree)?.covered.remove(path);
             return Ok(None);
         }
+        // A path that went with its directory was not covered by itself.
+        overlay
+            .lock()
+            .tree_mut(tree)?
+            .covered
+            .insert(path.clone(), before.clone());
         let delta = Delta {
             tree: name,
             path: path.clone(),

@@ -369,7 +369,7 @@ pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
 }
 
 fn staged(overlay: &Overlay) -> Vec<Pending> {
-    let paths = match staged_paths(overlay) {
+    let paths = match staged_paths(&mut overlay.lock()) {
         Ok(paths) => paths,
         Err(error) => {
             tracing::warn!("cannot tell what is staged: {error}");

@@ -69,6 +69,9 @@ pub(crate) enum Entry {
     Committed { path: Rel },
     /// The view shows the host's version again.
     Reverted { path: Rel },
+    /// Everything staged, by path: nothing before it counts any more. Written before the host
+    /// changes, because the records of operations only mean something over the host they met.
+    Checkpoint { staged: Vec<Staged> },
     /// A delta is about to be carried out on the host, with temporary names `temp`.
     Intent {
         event: u64,
@@ -77,6 +80,35 @@ pub(crate) enum Entry {
     },
     /// It was carried out (`ok`), or was not and left nothing behind.
     Finished { event: u64, ok: bool, what: String },
+}
+
+/// One path whose view differs from the base, or may.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Staged {
+    pub(crate) path: Rel,
+    /// What the base had, if that was looked at.
+    pub(crate) base: Option<Option<Version>>,
+    /// What the view shows.
+    pub(crate) view: Option<StagedNode>,
+}
+
+/// What the view shows at a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StagedNode {
+    /// Equal for names of one file.
+    pub(crate) ino: u64,
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) atime: Time,
+    pub(crate) mtime: Time,
+    pub(crate) attr_staged: bool,
+    pub(crate) target: Option<Vec<u8>>,
+    pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) data: Option<u64>,
+    /// Place in the base that it shows, or came from.
+    pub(crate) base: Option<Rel>,
 }
 
 /// A tree's private directory.
@@ -93,6 +125,8 @@ pub(crate) struct Upper {
 struct Journal {
     file: File,
     bytes: u64,
+    /// Operations were recorded since the last checkpoint.
+    moved_on: bool,
 }
 
 /// What a later process needs to know about a tree.
@@ -122,7 +156,11 @@ impl Upper {
         Ok(Self {
             dir: dir.to_path_buf(),
             data,
-            journal: Some(Mutex::new(Journal { file, bytes })),
+            journal: Some(Mutex::new(Journal {
+                file,
+                bytes,
+                moved_on: true,
+            })),
         })
     }
 
@@ -174,7 +212,23 @@ impl Upper {
             return Err(bytes::errno(&error));
         }
         journal.bytes += record.len() as u64;
+        match entry {
+            Entry::Checkpoint { .. } => journal.moved_on = false,
+            Entry::Base { .. }
+            | Entry::Committed { .. }
+            | Entry::Reverted { .. }
+            | Entry::Intent { .. }
+            | Entry::Finished { .. } => {}
+            _ => journal.moved_on = true,
+        }
         Ok(())
+    }
+
+    /// Whether operations were recorded since the last checkpoint.
+    pub(crate) fn moved_on(&self) -> bool {
+        self.journal
+            .as_ref()
+            .is_some_and(|journal| journal.lock().moved_on)
     }
 
     /// Makes the records so far survive a power cut.

@@ -14,9 +14,12 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use files::Options;
 use proptest::prelude::*;
-use world::{World, snapshot};
+use world::{Disk, World, snapshot};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -212,5 +215,29 @@ proptest! {
         let seen = world.seen();
         prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "after settling");
         prop_assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "the host; {:?}", seen);
+    }
+
+    #[test]
+    fn a_killed_session_comes_back(ops in proptest::collection::vec(op(), 1..40)) {
+        let disk = Disk::new();
+        fill(&disk.base());
+        let slow = || Options { quiet: Duration::from_secs(1000), ..Options::default() };
+        let world = World::on(Arc::clone(&disk), slow());
+        let plain = tempfile::tempdir().unwrap();
+        fill(plain.path());
+        for op in &ops {
+            if matches!(op, Op::Settle) {
+                world.settle();
+            }
+            act(&world.inside(), op);
+            act(plain.path(), op);
+        }
+        drop(world);
+        let world = World::on(Arc::clone(&disk), slow());
+        prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view");
+        world.settle();
+        let seen = world.seen();
+        prop_assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "the host; {:?}", seen);
+        prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view, settled");
     }
 }
