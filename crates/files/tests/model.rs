@@ -15,9 +15,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use files::Options;
+use files::{CommitError, Options};
 use proptest::prelude::*;
 use world::{Disk, World, snapshot};
 
@@ -218,26 +219,40 @@ proptest! {
     }
 
     #[test]
-    fn a_killed_session_comes_back(ops in proptest::collection::vec(op(), 1..40)) {
+    fn a_killed_session_comes_back(
+        ops in proptest::collection::vec(op(), 1..40),
+        last_step in prop_oneof![Just(usize::MAX), 0usize..80],
+    ) {
         let disk = Disk::new();
         fill(&disk.base());
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let steps = move |step| {
+            let go = count.fetch_add(1, Ordering::SeqCst) < last_step;
+            if go { Ok(()) } else { Err(CommitError::Stopped(step)) }
+        };
         let slow = || Options { quiet: Duration::from_secs(1000), ..Options::default() };
-        let world = World::on(Arc::clone(&disk), slow());
+        let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
+        let world = World::on(Arc::clone(&disk), crashing);
         let plain = tempfile::tempdir().unwrap();
         fill(plain.path());
         for op in &ops {
             if matches!(op, Op::Settle) {
                 world.settle();
             }
+            if taken.load(Ordering::SeqCst) > last_step {
+                break;
+            }
             act(&world.inside(), op);
             act(plain.path(), op);
         }
         drop(world);
         let world = World::on(Arc::clone(&disk), slow());
-        prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view");
+        let ends = world.trees.interrupted();
+        prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view; {:?}", ends);
         world.settle();
         let seen = world.seen();
-        prop_assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "the host; {:?}", seen);
+        prop_assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "the host; {:?} {:?}", ends, seen);
         prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view, settled");
     }
 }
