@@ -22,7 +22,10 @@ fn the_view_as_a_program_reads_it() {
     later.depends = vec![HoldId(7)];
     later.reasons.push(Reason::After(vec![HoldId(7)]));
     let view = view(vec![with_recipient(post(7)), later]);
-    let json = serde_json::to_string_pretty(&wire::view(&view, "task trusted")).unwrap();
+    let mut value = wire::view(&view, "task trusted");
+    // Whether maps keep their order depends on what else is compiled along.
+    value.sort_all_objects();
+    let json = serde_json::to_string_pretty(&value).unwrap();
     insta::assert_snapshot!(json);
     assert!(
         !json.contains("untrusted"),
