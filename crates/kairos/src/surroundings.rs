@@ -56,12 +56,28 @@ pub(crate) fn workspace(given: Option<&Path>) -> Outcome<PathBuf> {
             path.display()
         )));
     }
-    if real == Path::new("/") {
-        return Err(Failure::new(
-            "the workspace cannot be `/`; name a directory below it",
-        ));
-    }
+    outside_the_system(&real, "workspace")?;
     Ok(real)
+}
+
+/// Refuses a tree that is, holds or lies in a part of the system: what Kairos itself shows the
+/// agent there would look like the agent's changes.
+pub(crate) fn outside_the_system(path: &Path, what: &str) -> Outcome<()> {
+    let system = [
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin",
+        "/sys", "/usr", "/var/run",
+    ];
+    let own = ["/usr/src", "/usr/local/src"];
+    let mut places = system.iter();
+    let found = places.find(|place| path.starts_with(place) || Path::new(place).starts_with(path));
+    match found {
+        Some(place) if !own.iter().any(|own| path.starts_with(own)) => Err(Failure::new(format!(
+            "the {what} `{}` cannot be used: it is, holds or lies in `{place}`, which belongs to the system; \
+             name a directory of your own",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What makes this workspace another one than any other: its path and the directory behind it.
@@ -87,7 +103,9 @@ pub(crate) fn now() -> String {
 
 /// A fresh session id: the time, so that a list is in order, and four characters of chance.
 pub(crate) fn session_id(chance: &[u8; 16]) -> String {
-    let format = time::macros::format_description!("[year][month][day]-[hour][minute][second]");
+    let format = time::macros::format_description!(
+        "[year][month][day]-[hour][minute][second][subsecond digits:3]"
+    );
     let time = time::OffsetDateTime::now_utc()
         .format(format)
         .unwrap_or_default();

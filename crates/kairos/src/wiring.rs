@@ -365,6 +365,7 @@ fn trees(loaded: &Loaded, workspace: &Path, program: &str) -> Outcome<Vec<(Strin
             continue;
         };
         // A state directory inside the workspace is part of it.
+        crate::surroundings::outside_the_system(&real, "state directory")?;
         if real.is_dir() && !real.starts_with(workspace) && !workspace.starts_with(&real) {
             trees.push((state.name.clone(), real));
         }
@@ -645,6 +646,12 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
 /// that nobody waits for any more is refused, what was staged and not decided is held.
 fn recover(session: &Session, trees: &files::Trees, unknown: &[EventId]) {
     for event in unknown {
+        // The trees know what became of their own commits.
+        let known = trees.interrupted().iter().find(|(other, _)| other == event);
+        if let Some((_, result)) = known {
+            session.done(*event, result.clone());
+            continue;
+        }
         let what = "the session was cut off while this was being carried out; whether it happened is not known";
         session.done(*event, Err(what.to_string()));
     }

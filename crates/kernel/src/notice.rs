@@ -5,7 +5,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use crate::decision::Refusal;
+use crate::decision::{Reason, Refusal};
 use crate::event::{Effect, EventId, HoldId, Object};
 
 /// A notice for the agent.
@@ -29,6 +29,16 @@ impl Notice {
             Refusal::Depends(_) => String::from("it builds on something that was not approved"),
             Refusal::Malformed(what) => format!("it is not well formed: {what}"),
             Refusal::Failed(_) => String::from("it could not be decided"),
+            Refusal::NobodyThere(reasons)
+                if reasons
+                    .iter()
+                    .all(|reason| matches!(reason, Reason::After(_))) =>
+            {
+                String::from(
+                    "something sent before it is still held for review, it has to come after that, and \
+                     nobody was there to decide it",
+                )
+            }
             Refusal::NobodyThere(_) => {
                 String::from("it needs a decision and nobody was there to make it")
             }

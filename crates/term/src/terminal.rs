@@ -196,6 +196,16 @@ impl Terminal {
             let _ = thread.join();
         }
         self.watcher = None;
+        // The handler stays registered; from now on Ctrl-C does what it does to any program.
+        let over = Arc::new(AtomicBool::new(true));
+        for signal in [
+            signal_hook::consts::SIGINT,
+            signal_hook::consts::SIGTERM,
+            signal_hook::consts::SIGHUP,
+        ] {
+            // Where it cannot be registered the signal is ignored, as it was.
+            let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&over));
+        }
         if let Some(tty) = &self.shared.tty
             && tty.is_raw()
         {

@@ -62,7 +62,24 @@ impl Decide {
         let after = report(&dir)?;
         let mut text = String::new();
         let mut status = Status::Success;
-        for hold in &holds {
+        // What was named, and what went along with it.
+        let mut named = holds.clone();
+        for item in &after.items {
+            let fate = before
+                .items
+                .iter()
+                .find(|b| b.event == item.event)
+                .map(|b| b.fate);
+            if let (Some(Fate::Held), Some(hold)) = (fate, &item.hold) {
+                if item.fate != Fate::Held && !named.contains(hold) {
+                    named.push(hold.clone());
+                }
+            }
+        }
+        if named.is_empty() {
+            text.push_str("Nothing is held.\n");
+        }
+        for hold in &named {
             let Some(item) = after
                 .items
                 .iter()

@@ -38,7 +38,7 @@ impl Demo {
         }
         let program = std::env::current_exe()
             .map_err(|e| Failure::new(format!("cannot find this program: {e}")))?;
-        let ended = wiring::run(Order {
+        let ran = wiring::run(Order {
             workspace: Some(workspace.clone()),
             policy: None,
             task: TASK.to_string(),
@@ -48,7 +48,14 @@ impl Demo {
                 OsString::from("__demo-agent"),
             ],
             expose: vec![program],
-        })?;
+        });
+        let ended = match ran {
+            Ok(ended) => ended,
+            Err(failure) => {
+                let _ = std::fs::remove_dir_all(&workspace);
+                return Err(failure);
+            }
+        };
         if self.json {
             print(&format!("{}\n", show::json(&ended.report)))?;
         } else {
@@ -67,6 +74,11 @@ impl Demo {
                 ended.report.session
             ))?;
         } else {
+            let text = "\nIn a run of yours `kairos review` would now show and decide what is held; \
+                        `kairos demo --keep` keeps this one for a look.\n";
+            if !self.json {
+                print(text)?;
+            }
             let _ = std::fs::remove_dir_all(&workspace);
             let place = crate::surroundings::Surroundings::read()?.place;
             if let Ok(dir) = place.find(&ended.report.session) {

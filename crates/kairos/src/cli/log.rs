@@ -43,33 +43,7 @@ impl Log {
         };
         let mut text = String::new();
         if self.verify {
-            let _ = if self.json {
-                writeln!(
-                    text,
-                    "{}",
-                    json!({
-                        "session": dir.id(), "whole": true, "records": log.entries.len(),
-                        "torn_bytes": log.torn_bytes, "head": log.prev.hex(),
-                    })
-                )
-            } else {
-                writeln!(
-                    text,
-                    "{}: {} records, whole and in order; head {}{}",
-                    dir.id(),
-                    log.entries.len(),
-                    log.prev.hex(),
-                    if log.torn_bytes > 0 {
-                        format!(
-                            "; {} bytes of a last record that a crash cut off are left out",
-                            log.torn_bytes
-                        )
-                    } else {
-                        String::new()
-                    }
-                )
-            };
-            return print(&text);
+            return self.verified(&dir, &log);
         }
         for entry in &log.entries {
             let line = if self.json {
@@ -85,6 +59,61 @@ impl Log {
             let _ = writeln!(text, "{line}");
         }
         print(&text)
+    }
+}
+
+impl Log {
+    /// The chain holds; whether it also has its beginning and its end.
+    fn verified(&self, dir: &store::SessionDir, log: &store::log::Reading) -> Outcome<Status> {
+        let begins = matches!(
+            log.entries.first().map(|e| &e.record),
+            Some(Record::Header { .. })
+        );
+        if !begins {
+            let message = format!(
+                "`{}` has no beginning: its records are gone",
+                dir.log().display()
+            );
+            if self.json {
+                print(&format!(
+                    "{}\n",
+                    json!({ "session": dir.id(), "whole": false, "error": message })
+                ))?;
+            }
+            return Err(Failure {
+                status: Status::Negative,
+                message,
+            });
+        }
+        let ended = log
+            .entries
+            .iter()
+            .any(|e| matches!(&e.record, Record::Note { what, .. } if what == "agent ended"));
+        let running = crate::setup::Lock::is_taken(dir);
+        if self.json {
+            return print(&format!(
+                "{}\n",
+                json!({
+                    "session": dir.id(), "whole": true, "records": log.entries.len(), "ended": ended,
+                    "running": running, "torn_bytes": log.torn_bytes, "head": log.prev.hex(),
+                })
+            ));
+        }
+        let torn = match log.torn_bytes {
+            0 => String::new(),
+            bytes => format!("; {bytes} bytes of a last record that a crash cut off are left out"),
+        };
+        let end = match (ended, running) {
+            (true, _) => "",
+            (false, true) => "; the session is running",
+            (false, false) => "; it has no end: the session was cut off, or the end of the log was",
+        };
+        print(&format!(
+            "{}: {} records, whole and in order; head {}{torn}{end}\n",
+            dir.id(),
+            log.entries.len(),
+            log.prev.hex()
+        ))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::{surroundings, wiring};
 /// Show and decide what is held.
 #[derive(Debug, Args)]
 pub(crate) struct Review {
-    #[command(flatten)]
-    which: Which,
+    /// Session id, or its unique beginning [default: every session in which something is held]
+    session: Option<String>,
     /// Print one object and decide nothing
     #[arg(long)]
     json: bool,
@@ -27,8 +27,8 @@ pub(crate) struct Review {
 
 impl Review {
     pub(crate) fn execute(self) -> Outcome<Status> {
-        let dirs = match &self.which.session {
-            Some(_) => vec![self.which.find()?],
+        let dirs = match self.session.clone() {
+            Some(id) => vec![Which { session: Some(id) }.find()?],
             None => with_holds()?,
         };
         let asks = !self.json

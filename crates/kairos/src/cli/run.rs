@@ -50,7 +50,7 @@ impl Run {
             // On a line of its own, also after an agent that left its last line open.
             anstream::println!("\n{}", show::json(&ended.report));
         } else {
-            let text = show::summary(&ended.report);
+            let text = show::summary(&ended.report) + &show::next(&ended.report);
             if !text.is_empty() {
                 anstream::eprint!("{text}");
             }

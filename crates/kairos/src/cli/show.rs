@@ -101,7 +101,13 @@ pub(crate) fn summary(report: &Report) -> String {
     for warning in &report.warnings {
         let _ = writeln!(text, "  note: {warning}");
     }
-    if !held.is_empty() {
+    text
+}
+
+/// What to do about what is held; empty when nothing is.
+pub(crate) fn next(report: &Report) -> String {
+    let mut text = String::new();
+    if !report.with(&[Fate::Held]).is_empty() {
         let _ = writeln!(
             text,
             "\nNothing of what is held has happened. `kairos review {0}` shows and decides it, \
@@ -138,7 +144,11 @@ fn section(
         describe(text, item, whole);
     }
     if items.len() > most {
-        let _ = writeln!(text, "  … and {} more", items.len() - most);
+        let _ = writeln!(
+            text,
+            "  … and {} more; `kairos log` has all",
+            items.len() - most
+        );
     }
 }
 
