@@ -254,10 +254,31 @@ fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
     let agent = Arc::new(prepared.start(stdio).map_err(confinement)?);
     *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&agent));
     terminal.start().map_err(Failure::new)?;
+    stop_with_the_monitor(session, &agent);
     let exit = agent.wait().map_err(confinement);
     terminal.finish();
     Ok(exit?.code())
 }
+
+/// A monitor that cannot record anything more stops the agent.
+fn stop_with_the_monitor(session: &Arc<Session>, agent: &Arc<Agent>) {
+    let (session, agent) = (Arc::downgrade(session), Arc::downgrade(agent));
+    let watch = std::thread::Builder::new().name("watch".into());
+    let started = watch.spawn(move || {
+        while let (Some(session), Some(agent)) = (session.upgrade(), agent.upgrade()) {
+            if session.failure().is_some() {
+                agent.kill();
+                return;
+            }
+            drop((session, agent));
+            std::thread::sleep(WATCH);
+        }
+    });
+    // Without the thread effects are refused all the same; the agent only runs on in vain.
+    drop(started);
+}
+
+const WATCH: Duration = Duration::from_millis(200);
 
 fn pass_on(agent: &Agent, signal: term::Signal) {
     use rustix::process::Signal as Number;

@@ -43,6 +43,10 @@ impl Provenance {
         );
         let Ok(text) = core::str::from_utf8(&incoming.content.bytes) else {
             if level > Level::Public {
+                // Another encoding than UTF-8 is text all the same, as far as it is ASCII.
+                let text = String::from_utf8_lossy(&incoming.content.bytes);
+                self.sensitive
+                    .add_text(&text, level, &incoming.source, event);
                 self.sensitive
                     .add_bytes(&incoming.content.bytes, level, &incoming.source, event);
             }

@@ -15,8 +15,10 @@ use crate::value::Origin;
 
 /// Shorter tokens are found everywhere and say nothing.
 const TOKEN_BYTES_MIN: usize = 6;
-/// Longer ones are cut; the beginning gives them away.
+/// Longer ones are known by their parts.
 const TOKEN_BYTES_MAX: usize = 256;
+/// Length of such a part.
+const PART_BYTES: usize = 32;
 
 /// `S`: tokens of sensitive content.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +136,13 @@ impl Sensitive {
     }
 
     fn add(&mut self, bytes: &[u8], level: Level, origin: &Origin) {
-        let bytes = bytes.get(..TOKEN_BYTES_MAX).unwrap_or(bytes);
+        if bytes.len() > TOKEN_BYTES_MAX {
+            // Any larger part of a long one gives it away.
+            for part in bytes.chunks(PART_BYTES) {
+                self.add(part, level, origin);
+            }
+            return;
+        }
         if bytes.len() < TOKEN_BYTES_MIN
             || bytes
                 .iter()
@@ -157,18 +165,15 @@ impl Sensitive {
         }
     }
 
-    /// A token that the agent has also met in public content is not a secret.
+    /// A token that the agent has met in public content before is not a secret. What becomes
+    /// public afterwards is not told from a secret that somebody repeats (a server that echoes).
     pub(crate) fn met_in_public(&mut self, text: &str) {
         for token in text.split(splits) {
             let token = token.trim_matches(['.', '-']);
-            if token.len() >= TOKEN_BYTES_MIN && token.len() <= TOKEN_BYTES_MAX {
-                if let Some(known) = self
-                    .index
-                    .get(token.as_bytes())
-                    .and_then(|i| self.tokens.get_mut(*i))
-                {
-                    known.public = true;
-                }
+            if token.len() >= TOKEN_BYTES_MIN
+                && token.len() <= TOKEN_BYTES_MAX
+                && !self.index.contains_key(token.as_bytes())
+            {
                 self.public.insert(token.as_bytes().to_vec());
             }
         }

@@ -349,7 +349,14 @@ impl Whole {
                     .filter_map(|(n, v)| Some((n?, v))),
             );
         }
-        let look = || inspect::scan(&scanner, &raw_target, &looked, &spool);
+        let look = || {
+            inspect::scan(
+                &scanner,
+                [method.as_str(), &target.host, &raw_target],
+                &looked,
+                &spool,
+            )
+        };
         let carries = if spool.body_bytes() > 64 << 10 {
             tokio::task::block_in_place(look)
         } else {

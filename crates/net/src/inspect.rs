@@ -17,14 +17,17 @@ const CODINGS_MAX: usize = 4;
 /// What the scan found, or why the bytes cannot be looked into.
 pub(crate) fn scan(
     scanner: &Scanner,
-    raw_target: &str,
+    line: [&str; 3],
     headers: &HeaderMap,
     spool: &Spool,
 ) -> Result<Carried, String> {
     if scanner.is_broken() {
         return Err("the search for sensitive content cannot be built".into());
     }
-    let mut found = scanner.scan(raw_target.as_bytes());
+    let mut found = Carried::nothing();
+    for part in line {
+        found.merge(&scanner.scan(part.as_bytes()));
+    }
     for (name, value) in headers {
         // One scan each: a token does not span two headers.
         found.merge(&scanner.scan(name.as_str().as_bytes()));
@@ -82,8 +85,12 @@ pub(crate) fn decoded(
                 }
             },
             "identity" => continue,
-            // Nothing known to look inside with; the bytes as they are have been scanned.
-            _ => return Ok(None),
+            other => {
+                return Err(format!(
+                    "the content coding `{other}` cannot be looked into; send the body as it is, or with gzip, \
+                     deflate, br or zstd"
+                ));
+            }
         };
         any = true;
     }
@@ -99,9 +106,8 @@ fn codings(headers: &HeaderMap) -> Vec<String> {
     headers
         .get_all("content-encoding")
         .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .map(|c| c.trim().to_ascii_lowercase())
+        .flat_map(|v| v.as_bytes().split(|b| *b == b','))
+        .map(|c| String::from_utf8_lossy(c).trim().to_ascii_lowercase())
         .filter(|c| !c.is_empty())
         .collect()
 }

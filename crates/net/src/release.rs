@@ -91,6 +91,12 @@ pub(crate) fn travelling(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
+fn carries_credentials(name: &str) -> bool {
+    ["auth", "key", "token", "cookie", "secret", "credential"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
 /// Puts real values where placeholders stand, towards the hosts they are meant for only.
 pub(crate) fn with_credentials(
     credentials: &[Credential],
@@ -101,7 +107,11 @@ pub(crate) fn with_credentials(
         if credential.placeholder.is_empty() || !credential.hosts.iter().any(|p| p.matches(host)) {
             continue;
         }
-        for value in headers.values_mut() {
+        for (name, value) in &mut headers {
+            // Only where servers look for credentials, not where they might echo anything.
+            if !carries_credentials(name.as_str()) {
+                continue;
+            }
             let Ok(text) = value.to_str() else { continue };
             let changed = if text.contains(&credential.placeholder) {
                 text.replace(&credential.placeholder, &credential.value)
@@ -382,11 +392,13 @@ mod tests {
             HeaderValue::from_static("Bearer KAIROS_TOKEN"),
         );
         let coded = base64::engine::general_purpose::STANDARD.encode("me:KAIROS_TOKEN");
-        headers.insert("x-basic", format!("Basic {coded}").parse().unwrap());
+        headers.insert("x-upstream-auth", format!("Basic {coded}").parse().unwrap());
+        headers.insert("x-echo", HeaderValue::from_static("KAIROS_TOKEN"));
         let real = with_credentials(&credentials, "api.example", headers.clone());
         assert_eq!(real["authorization"], "Bearer real");
+        assert_eq!(real["x-echo"], "KAIROS_TOKEN");
         assert_eq!(
-            inspect::basic(real["x-basic"].as_bytes()).unwrap(),
+            inspect::basic(real["x-upstream-auth"].as_bytes()).unwrap(),
             b"me:real"
         );
         assert_eq!(

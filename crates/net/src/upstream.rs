@@ -222,17 +222,20 @@ impl Routes {
     /// its network was judged as what it is.
     fn may_lead_to(&self, host: &str, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
-        if !is_private(ip) || host.parse::<IpAddr>().is_ok() {
+        if !is_private(ip) || (self.named)(&ip.to_string(), address.port()) {
             return true;
         }
-        if (self.named)(&ip.to_string(), address.port()) {
-            return true;
-        }
-        let local = host == "localhost" || host.ends_with(".localhost");
-        if ip.is_loopback() {
-            local
+        let link_local = match ip {
+            IpAddr::V4(v4) => v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        if ip.is_loopback() || ip.is_unspecified() || link_local {
+            // This machine's own services, whatever the name: only where the policy names just that.
+            (host == "localhost" || host.ends_with(".localhost"))
+                && (self.named)(host, address.port())
         } else {
-            !host.contains('.') && (self.named)(host, address.port())
+            host.parse::<IpAddr>().is_ok()
+                || (!host.contains('.') && (self.named)(host, address.port()))
         }
     }
 
@@ -522,7 +525,7 @@ mod tests {
         let routes = Routes::new(
             &[],
             &[],
-            Arc::new(|host, _| host == "10.0.0.7" || host == "box"),
+            Arc::new(|host, _| ["10.0.0.7", "box", "named.localhost", "127.0.0.2"].contains(&host)),
         )
         .unwrap();
         for (host, address, expect) in [
@@ -531,11 +534,16 @@ mod tests {
             ("rebind.example", "[::ffff:127.0.0.1]:80", false),
             ("rebind.example", "93.184.216.34:80", true),
             ("corp.example", "10.0.0.7:80", true),
-            ("localhost", "127.0.0.1:80", true),
+            ("localhost", "127.0.0.1:80", false),
+            ("named.localhost", "127.0.0.1:80", true),
+            ("169.254.169.254", "169.254.169.254:80", false),
+            ("0.0.0.0", "0.0.0.0:80", false),
+            ("192.168.1.2", "192.168.1.2:80", true),
             ("box", "127.0.0.1:80", false),
             ("box", "192.168.1.2:80", true),
             ("other", "192.168.1.2:80", false),
-            ("127.0.0.1", "127.0.0.1:80", true),
+            ("127.0.0.1", "127.0.0.1:80", false),
+            ("127.0.0.2", "127.0.0.2:80", true),
         ] {
             assert_eq!(
                 routes.may_lead_to(host, address.parse().unwrap()),

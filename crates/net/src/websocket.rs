@@ -233,7 +233,12 @@ impl Relay {
             let message = match from_agent.next().await {
                 Some(Ok(Message::Close(frame))) => {
                     // Either end may be gone already; the other side's answer comes back.
-                    let _ = to_upstream.send(Message::Close(frame)).await;
+                    // The reason is text of the agent that nobody judged: only the code goes on.
+                    let bare = frame.map(|frame| CloseFrame {
+                        code: frame.code,
+                        reason: String::new().into(),
+                    });
+                    let _ = to_upstream.send(Message::Close(bare)).await;
                     tokio::time::sleep(CLOSING).await;
                     return;
                 }
