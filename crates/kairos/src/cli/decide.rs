@@ -70,10 +70,11 @@ impl Decide {
                 .iter()
                 .find(|b| b.event == item.event)
                 .map(|b| b.fate);
-            if let (Some(Fate::Held), Some(hold)) = (fate, &item.hold) {
-                if item.fate != Fate::Held && !named.contains(hold) {
-                    named.push(hold.clone());
-                }
+            if let (Some(Fate::Held), Some(hold)) = (fate, &item.hold)
+                && item.fate != Fate::Held
+                && !named.contains(hold)
+            {
+                named.push(hold.clone());
             }
         }
         if named.is_empty() {
