@@ -509,6 +509,19 @@ impl Policy {
                     if let Some(reason) = party.not_for(&effect.operation, path) {
                         reasons.push(reason);
                     }
+                    // A task that mentions a place lets it be read, and nothing be changed there.
+                    if party.gate == Gate::Url && !effect.operation.reads_only() {
+                        let anybody = party.hosts.iter().any(|pattern| pattern.0 == "*");
+                        let not_for = || Reason::NotForOperation {
+                            party: party.name.clone(),
+                            operation: effect.operation.name().to_string(),
+                        };
+                        reasons.push(if anybody {
+                            Reason::UnknownParty(host.clone())
+                        } else {
+                            not_for()
+                        });
+                    }
                     if party.gate == Gate::Url {
                         gated.push(Gated::new("url", Kind::Url, effect.object.to_string()));
                     }

@@ -434,7 +434,8 @@ fn a_url_of_the_task_is_released_and_one_of_a_file_is_not() {
         },
     );
     let mut propose = |number: u64, host: &str| {
-        let effect = request("/guide", host, Class::Blocking, Carried::nothing());
+        let mut effect = request("/guide", host, Class::Blocking, Carried::nothing());
+        effect.operation = Operation::Request("GET".into());
         let input = Input::Propose {
             event: EventId(number),
             effect,

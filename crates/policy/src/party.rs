@@ -30,7 +30,7 @@ pub(crate) struct PartyEntry {
 /// What a party is named for.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Allow {
-    /// Nothing was said: a request goes out when its URL derives from the task.
+    /// Nothing was said: a request that only reads goes out when its URL derives from the task.
     #[default]
     Unsaid,
     /// Every request.

@@ -189,7 +189,7 @@ impl Loaded {
 
     fn party_report(&self, party: &kernel::Party) -> PartyReport {
         let mut allow: Vec<String> = match party.gate {
-            Gate::Url => vec!["URLs from the task".to_string()],
+            Gate::Url => vec!["reading URLs from the task".to_string()],
             Gate::Host if party.methods.is_empty() => vec!["every request".to_string()],
             Gate::Host => party
                 .methods
