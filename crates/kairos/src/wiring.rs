@@ -148,10 +148,11 @@ fn start(
     interactive: bool,
 ) -> Outcome<(i32, Vec<String>)> {
     setup.write(dir)?;
-    let mut log = Log::create(&dir.log(), now).map_err(Failure::new)?;
+    let beginning = dir.log().with_extension("part");
+    let mut log = Log::create(&beginning, now).map_err(Failure::new)?;
     log.append(&header(setup, loaded, dir))
         .map_err(Failure::new)?;
-    log.sync().map_err(Failure::new)?;
+    log.publish(&dir.log()).map_err(Failure::new)?;
     let session = Session::new(Parts {
         policy: Arc::new(loaded.kernel.clone()),
         rules: Arc::new(loaded.rules.clone()),

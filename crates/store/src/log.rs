@@ -113,6 +113,22 @@ impl Log {
         })
     }
 
+    /// Gives a log the name it is found by, once it has its first record: a log of that name is
+    /// never empty, whenever a crash comes.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn publish(&mut self, path: &Path) -> Result<(), LogError> {
+        self.sync()?;
+        std::fs::rename(&self.path, path).map_err(|source| LogError::Io {
+            what: "rename",
+            path: self.path.clone(),
+            source,
+        })?;
+        self.path = path.to_path_buf();
+        path.parent().map_or(Ok(()), sync_dir)
+    }
+
     /// Reads a log to its end, cuts off a torn last line, and goes on behind it.
     ///
     /// # Errors

@@ -25,6 +25,17 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.which.find()?;
+        if !dir.log().exists() {
+            let told = "the session was cut off before it began; nothing had happened";
+            return print(&if self.json {
+                format!(
+                    "{}\n",
+                    json!({ "session": dir.id(), "whole": true, "records": 0, "note": told })
+                )
+            } else {
+                format!("{}: {told}\n", dir.id())
+            });
+        }
         let log = match store::log::read(&dir.log()) {
             Ok(log) => log,
             Err(error) if self.verify => {
