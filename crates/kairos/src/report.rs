@@ -8,6 +8,8 @@ use store::Record;
 use store::log::Entry;
 use store::record::{WrittenEffect, WrittenObject};
 
+use crate::exit::{Failure, Outcome};
+
 /// What became of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,6 +83,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Folds the log of a session as it is now.
+    pub(crate) fn read(dir: &store::SessionDir) -> Outcome<Self> {
+        let log = store::log::read(&dir.log()).map_err(Failure::new)?;
+        Ok(Self::of(&dir.id(), &log.entries))
+    }
+
     /// Folds a log.
     pub(crate) fn of(session: &str, entries: &[Entry]) -> Self {
         let mut report = Self {

@@ -441,7 +441,8 @@ impl Policy {
         }
     }
 
-    fn effect_is_internal(&self, effect: &Effect) -> bool {
+    /// Whether an effect is traffic with a model provider.
+    pub(crate) fn effect_is_internal(&self, effect: &Effect) -> bool {
         match (&effect.object, &effect.operation) {
             (
                 Object::Party {

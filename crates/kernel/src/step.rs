@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::decision::{Decision, Permit, Question, Reason, Refusal};
-use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Object, Operation};
+use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming};
 use crate::manifest::{Manifest, Nonce};
 use crate::notice::Notice;
 use crate::policy::{Policy, Rules, Speculation};
@@ -264,7 +264,7 @@ fn propose(
 /// when it is irreversible under conservative speculation, everything still open.
 fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> {
     let irreversible = effect.class != Class::Stageable;
-    if irreversible && internal(policy, effect) {
+    if irreversible && policy.effect_is_internal(effect) {
         return Vec::new();
     }
     let mut depends: Vec<HoldId> = effect.saw.clone();
@@ -282,24 +282,6 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
     depends.sort_unstable();
     depends.dedup();
     depends
-}
-
-fn internal(policy: &Policy, effect: &Effect) -> bool {
-    match (&effect.object, &effect.operation) {
-        (
-            Object::Party {
-                host, port, path, ..
-            },
-            Operation::Request(method),
-        ) => policy.internal(host, *port, method, path),
-        (
-            Object::Party {
-                host, port, path, ..
-            },
-            Operation::Message,
-        ) => policy.internal(host, *port, "GET", path),
-        _ => false,
-    }
 }
 
 /// Commits every hold that is endorsed, or vouched for, and waits for nothing any more.

@@ -33,7 +33,7 @@ impl Decide {
             .clone()
             .unwrap_or_else(|| "decided on the command line".to_string());
         let reopened = wiring::reopen(&dir)?;
-        let before = report(&dir)?;
+        let before = Report::read(&dir)?;
         let holds = self.names(&before)?;
         let mut failed = Vec::new();
         for hold in &holds {
@@ -59,7 +59,7 @@ impl Decide {
                 failed.push((hold.clone(), why));
             }
         }
-        let after = report(&dir)?;
+        let after = Report::read(&dir)?;
         let mut text = String::new();
         let mut status = Status::Success;
         // What was named, and what went along with it.
@@ -153,9 +153,4 @@ impl Decide {
         }
         Ok(self.holds.clone())
     }
-}
-
-fn report(dir: &store::SessionDir) -> Outcome<Report> {
-    let log = store::log::read(&dir.log()).map_err(Failure::new)?;
-    Ok(Report::of(&dir.id(), &log.entries))
 }

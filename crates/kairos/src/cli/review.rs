@@ -47,7 +47,7 @@ impl Review {
         for dir in &dirs {
             // Opening one that was cut off turns what it left into holds.
             let reopened = wiring::reopen(dir)?;
-            let report = read(dir)?;
+            let report = Report::read(dir)?;
             if self.json {
                 sessions.push(show::json(&report));
                 continue;
@@ -75,7 +75,7 @@ impl Review {
                     for note in resolved.notes {
                         anstream::eprintln!("{}: {note}", show::error("kairos"));
                     }
-                    print(&show::summary(&read(dir)?))?;
+                    print(&show::summary(&Report::read(dir)?))?;
                 }
                 _ => {
                     print(&show::holds(&held))?;
@@ -114,9 +114,4 @@ fn with_holds() -> Outcome<Vec<store::SessionDir>> {
         }
     }
     Ok(dirs)
-}
-
-fn read(dir: &store::SessionDir) -> Outcome<Report> {
-    let log = store::log::read(&dir.log()).map_err(Failure::new)?;
-    Ok(Report::of(&dir.id(), &log.entries))
 }

@@ -28,8 +28,7 @@ impl Why {
             session: Some(self.session.clone()),
         }
         .find()?;
-        let log = store::log::read(&dir.log()).map_err(Failure::new)?;
-        let report = Report::of(&dir.id(), &log.entries);
+        let report = Report::read(&dir)?;
         let found: Vec<&Item> = report
             .items
             .iter()
