@@ -139,6 +139,7 @@ impl Delta {
             },
             class: Class::Stageable,
             gated,
+            arguments: Vec::new(),
             carries: Carried::nothing(),
             payload: self.payload(),
             base: self.base.as_ref().map(Version::manifest_digest),

@@ -88,6 +88,8 @@ impl Labels {
                 channel: Channel::File,
                 source,
                 content,
+                leaves: Vec::new(),
+                answers: None,
             });
             return Ok(());
         }
@@ -138,6 +140,8 @@ fn deliver(session: &Session, source: Source, content: Waiting) {
         channel: Channel::File,
         source,
         content,
+        leaves: Vec::new(),
+        answers: None,
     });
 }
 

@@ -314,6 +314,8 @@ fn task(session: &Session, text: &str) {
         channel: Channel::Term,
         source: Source::Task,
         content: Content::new(text.as_bytes()),
+        leaves: Vec::new(),
+        answers: None,
     });
 }
 
@@ -470,6 +472,8 @@ fn plan(
                         path: path.to_string_lossy().trim_start_matches('/').to_string(),
                     },
                     content: Content::new(content.clone()),
+                    leaves: Vec::new(),
+                    answers: None,
                 });
                 plan.files.push(sandbox::SyntheticFile::seed(seed, content));
             }

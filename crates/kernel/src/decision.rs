@@ -75,6 +75,8 @@ impl fmt::Display for Refusal {
 pub enum Reason {
     /// The policy does not name this party.
     UnknownParty(String),
+    /// The policy does not name this tool.
+    UnknownTool(String),
     /// The policy names the party, but not for this operation.
     NotForOperation {
         /// The party.
@@ -117,6 +119,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownParty(host) => write!(f, "the policy does not name `{host}`"),
+            Self::UnknownTool(name) => write!(f, "the policy does not name the tool `{name}`"),
             Self::NotForOperation { party, operation } => {
                 write!(f, "the policy names `{party}`, but not for {operation}")
             }

@@ -153,6 +153,26 @@ impl Content {
     }
 }
 
+/// One value of something structured, with the way to it: `files.3.id_`. Objects and lists are
+/// flattened by the adapter; a text stands as it is, anything else as JSON writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Keys and positions (from 0), joined by dots; empty when the whole is one value.
+    pub path: String,
+    /// The value.
+    pub value: String,
+}
+
+impl Leaf {
+    /// A leaf.
+    pub fn new(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            value: value.into(),
+        }
+    }
+}
+
 /// Something the agent was given.
 #[derive(Clone, Debug)]
 pub struct Incoming {
@@ -162,6 +182,23 @@ pub struct Incoming {
     pub source: Source,
     /// What it was.
     pub content: Content,
+    /// The same content leaf by leaf, when it is structured; typed releases speak of these.
+    pub leaves: Vec<Leaf>,
+    /// The call whose answer it is, when the channel knows.
+    pub answers: Option<EventId>,
+}
+
+impl Incoming {
+    /// Content that is plain text and answers nothing.
+    pub fn new(channel: Channel, source: Source, content: Content) -> Self {
+        Self {
+            channel,
+            source,
+            content,
+            leaves: Vec::new(),
+            answers: None,
+        }
+    }
 }
 
 /// How an effect can be held.
@@ -315,6 +352,8 @@ pub struct Effect {
     /// Values that steer it beyond its object (which the kernel gates by itself): a recipient
     /// in a body, a tool's destination argument, the target of a symbolic link.
     pub gated: Vec<Gated>,
+    /// A tool call's arguments, leaf by leaf. Which of them steer is for the policy to say.
+    pub arguments: Vec<Leaf>,
     /// Which sensitive tokens and stub marks the outgoing bytes hold, as [`crate::Scanner`] found.
     pub carries: Carried,
     /// The bytes that would leave.
@@ -327,4 +366,24 @@ pub struct Effect {
     pub fields: BTreeMap<String, String>,
     /// A few words for people on what the content is: `13 bytes of text`. Untrusted text.
     pub about: String,
+}
+
+impl Effect {
+    /// An effect that steers nothing beyond its object, carries nothing and has no payload.
+    pub fn new(channel: Channel, operation: Operation, object: Object, class: Class) -> Self {
+        Self {
+            channel,
+            operation,
+            object,
+            class,
+            gated: Vec::new(),
+            arguments: Vec::new(),
+            carries: Carried::nothing(),
+            payload: Payload::default(),
+            base: None,
+            saw: Vec::new(),
+            fields: BTreeMap::new(),
+            about: String::new(),
+        }
+    }
 }

@@ -34,8 +34,8 @@ pub mod step;
 
 pub use decision::{Decision, Permit, Question, Reason, Refusal};
 pub use event::{
-    Channel, Class, Content, Digest, Direction, Effect, EventId, FileOp, HoldId, Incoming, Object,
-    Operation, Payload, Source,
+    Channel, Class, Content, Digest, Direction, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
+    Object, Operation, Payload, Source,
 };
 pub use label::{Integrity, Level};
 pub use notice::Notice;

@@ -2,6 +2,14 @@
 //! does a rule forbid it; do its steering values derive from trusted ones; may its target receive
 //! what it carries.
 
+/// Patterns of hosts, paths, names and fields.
+mod pattern;
+/// Tools, and what their answers may steer.
+mod tool;
+
+pub use pattern::{FieldPattern, Glob, HostPattern, NamePattern};
+pub use tool::{Destination, Gates, Matching, ToolEffect, ToolRule, TypedRule, When};
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,7 +17,7 @@ use alloc::vec::Vec;
 use crate::decision::{Decision, Reason, Refusal};
 use crate::event::{Digest, Effect, HoldId, Object, Operation, Source};
 use crate::label::Level;
-use crate::provenance::Provenance;
+use crate::provenance::{Forms, Provenance};
 use crate::value::{Gated, Kind, KindSet};
 
 /// A policy as parsed; [`crate::step`] takes it as an argument.
@@ -29,6 +37,12 @@ pub struct Policy {
     pub speculation: Speculation,
     /// Limits on holds.
     pub limits: Limits,
+    /// Tools; the first that matches counts. One that no rule names is deferred.
+    pub tools: Vec<ToolRule>,
+    /// Values of tools' answers that may steer named arguments and nothing else.
+    pub typed: Vec<TypedRule>,
+    /// By which forms, besides equality, a value may derive from trusted ones.
+    pub derive: Forms,
 }
 
 /// A source and the kinds of value it is trusted for.
@@ -54,8 +68,8 @@ pub enum SourcePattern {
     },
     /// A party by host pattern.
     Party(HostPattern),
-    /// A tool by name; a trailing `*` stands for any ending.
-    Tool(String),
+    /// A tool by name.
+    Tool(NamePattern),
 }
 
 /// Content of matching sources is sensitive.
@@ -164,142 +178,6 @@ impl Default for Limits {
     }
 }
 
-/// A host pattern: `example.org` (that host), `.example.org` or `*.example.org` (any host below
-/// it), `*` (any).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPattern(pub String);
-
-impl HostPattern {
-    /// Whether a canonical host matches.
-    pub fn matches(&self, host: &str) -> bool {
-        let pattern = self.0.as_str();
-        if pattern == "*" {
-            return true;
-        }
-        let below = pattern
-            .strip_prefix("*.")
-            .or_else(|| pattern.strip_prefix('.'));
-        match below {
-            Some(suffix) => host
-                .strip_suffix(suffix)
-                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-            None => host == pattern,
-        }
-    }
-}
-
-/// A path pattern over `/`-separated components: `*` within a component, `**` for any number of
-/// components, `?` one character. Without a slash it matches a name at any depth; a directory
-/// matches with everything below it. A leading slash binds a single component to the root, too.
-/// Exceptions may follow, each after ` !`: `.env.* !.env.example`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glob(pub String);
-
-impl Glob {
-    /// Whether a path (without leading slash) matches.
-    pub fn matches(&self, path: &str) -> bool {
-        let Some(end) = self.0.as_bytes().windows(2).position(|pair| pair == b" !") else {
-            return pattern_matches(&self.0, path);
-        };
-        let (pattern, exceptions) = self.0.split_at(end);
-        pattern_matches(pattern, path)
-            && !exceptions
-                .split(" !")
-                .skip(1)
-                .any(|exception| pattern_matches(exception, path))
-    }
-}
-
-// Runs for every pattern of a policy on every file event, so nothing here allocates.
-fn pattern_matches(pattern: &str, path: &str) -> bool {
-    let bare = pattern.trim_matches('/');
-    if bare.is_empty() {
-        return false;
-    }
-    if pattern.as_bytes().contains(&b'/') && (pattern.starts_with('/') || bare.contains('/'))
-        || bare == "**"
-    {
-        return components_match(bare, path);
-    }
-    let literal = is_literal(bare);
-    path.split('/').any(|component| {
-        !component.is_empty()
-            && if literal {
-                component == bare
-            } else {
-                component_matches(bare, component)
-            }
-    })
-}
-
-/// Components are matched one by one; a pattern that ends matches everything below.
-fn components_match(pattern: &str, path: &str) -> bool {
-    let path = path.trim_start_matches('/');
-    let (first, rest) = pattern.split_once('/').unwrap_or((pattern, ""));
-    match (first, rest) {
-        ("", "") => true,
-        ("**", "") => true,
-        ("**", rest) => {
-            let mut tail = path;
-            loop {
-                if components_match(rest, tail) {
-                    return true;
-                }
-                match tail.split_once('/') {
-                    Some((_, below)) => tail = below,
-                    None if tail.is_empty() => return false,
-                    None => tail = "",
-                }
-            }
-        }
-        (first, rest) => {
-            let (component, tail) = path.split_once('/').unwrap_or((path, ""));
-            !component.is_empty()
-                && component_matches(first, component)
-                && components_match(rest, tail)
-        }
-    }
-}
-
-fn is_literal(pattern: &str) -> bool {
-    !pattern.bytes().any(|byte| matches!(byte, b'*' | b'?'))
-}
-
-fn component_matches(pattern: &str, text: &str) -> bool {
-    if is_literal(pattern) {
-        return pattern == text;
-    }
-    // On a mismatch go back to the last `*` and let it take one more character.
-    let (mut pattern, mut text) = (pattern, text);
-    let mut star: Option<(&str, &str)> = None;
-    loop {
-        let (mut wanted, mut given) = (pattern.chars(), text.chars());
-        match (wanted.next(), given.next()) {
-            (Some('*'), _) => {
-                pattern = wanted.as_str();
-                star = Some((pattern, text));
-            }
-            (Some(w), Some(g)) if w == '?' || w == g => {
-                pattern = wanted.as_str();
-                text = given.as_str();
-            }
-            (None, None) => return true,
-            _ => {
-                let Some((after, taken)) = star else {
-                    return false;
-                };
-                let mut more = taken.chars();
-                if more.next().is_none() {
-                    return false;
-                }
-                pattern = after;
-                text = more.as_str();
-                star = Some((after, text));
-            }
-        }
-    }
-}
-
 impl SourcePattern {
     /// Whether a source matches.
     pub fn matches(&self, source: &Source) -> bool {
@@ -309,10 +187,7 @@ impl SourcePattern {
                 (tree == t || tree == "*") && path.matches(p)
             }
             (Self::Party(pattern), Source::Party(host)) => pattern.matches(host),
-            (Self::Tool(pattern), Source::Tool(name)) => match pattern.strip_suffix('*') {
-                Some(prefix) => name.starts_with(prefix),
-                None => pattern == name,
-            },
+            (Self::Tool(pattern), Source::Tool(name)) => pattern.matches(name),
             _ => false,
         }
     }
@@ -369,6 +244,11 @@ impl Policy {
             party.hosts.iter().any(|pattern| pattern.matches(host))
                 && (party.ports.is_empty() || party.ports.contains(&port))
         })
+    }
+
+    /// The rule for a tool.
+    pub fn tool(&self, name: &str) -> Option<&ToolRule> {
+        self.tools.iter().find(|tool| tool.name.matches(name))
     }
 
     /// Whether a request is the internal channel to a model provider.
@@ -467,7 +347,7 @@ impl Policy {
             Object::Party { host, port, .. } => self
                 .party(host, *port)
                 .map_or(Level::Public, |party| party.clearance),
-            Object::Tool { .. } => Level::Public,
+            Object::Tool { name } => self.tool(name).map_or(Level::Public, |tool| tool.clearance),
         }
     }
 
@@ -528,7 +408,10 @@ impl Policy {
                     }
                 }
             },
-            Object::Tool { .. } => {}
+            Object::Tool { name } => match self.tool(name) {
+                None => reasons.push(Reason::UnknownTool(name.clone())),
+                Some(tool) => gated.extend(tool.gated(&effect.arguments)),
+            },
         }
         for gate in gated.iter().chain(&effect.gated) {
             if !provenance.derives(gate.kind, &gate.value) {
@@ -587,64 +470,4 @@ fn shortened(value: &str) -> String {
     let mut short: String = value.chars().take(LENGTH_MAX).collect();
     short.push('…');
     short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn globs() {
-        for (pattern, path, expect) in [
-            (".env*", "a/b/.env.local", true),
-            (".env*", "env", false),
-            ("**/.git/hooks/**", ".git/hooks/pre-commit", true),
-            ("**/.git/hooks/**", "sub/mod/.git/hooks/x", true),
-            ("**/.git/hooks/**", ".git/config", false),
-            (".github/workflows", ".github/workflows/ci.yml", true),
-            ("*.pem", "keys/a.pem", true),
-            ("a/*/c", "a/b/c/d", true),
-            ("a/*/c", "a/b/b/c", false),
-            ("**", "anything/at/all", true),
-            ("a?c", "abc", true),
-            ("*a*b", "xaybzab", true),
-            ("*a*b", "xaybza", false),
-            ("?", "é", true),
-            ("??", "é", false),
-            ("**/b/**", "b", true),
-            ("a/**/b", "a/b", true),
-            ("a/**/b", "a/x/y/b/c", true),
-            ("/", "a", false),
-            ("", "a", false),
-            ("/graphql", "graphql", true),
-            ("/graphql", "api/graphql", false),
-            (".env.* !.env.example !.env.sample", ".env.local", true),
-            (".env.* !.env.example !.env.sample", "a/.env.sample", false),
-        ] {
-            assert_eq!(
-                Glob(pattern.to_string()).matches(path),
-                expect,
-                "{pattern} {path}"
-            );
-        }
-    }
-
-    #[test]
-    fn hosts() {
-        for (pattern, host, expect) in [
-            ("example.org", "example.org", true),
-            ("example.org", "a.example.org", false),
-            ("*.example.org", "a.example.org", true),
-            ("*.example.org", "example.org", false),
-            ("*.example.org", "badexample.org", false),
-            (".example.org", "a.b.example.org", true),
-            ("*", "x", true),
-        ] {
-            assert_eq!(
-                HostPattern(pattern.to_string()).matches(host),
-                expect,
-                "{pattern} {host}"
-            );
-        }
-    }
 }

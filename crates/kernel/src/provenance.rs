@@ -14,6 +14,72 @@ use crate::value::{Kind, Origin, find, normal};
 /// At most this many origins are kept for one value; the first ones say enough.
 const ORIGINS_MAX: usize = 4;
 
+/// A structured form in which a value may derive from trusted ones; each has a name by which a
+/// policy turns it on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// A path or URL below a trusted one, at a path boundary.
+    Below,
+    /// A text whose words stand in a row in trusted text.
+    Substring,
+    /// A date that is trusted in another notation.
+    Dates,
+    /// A number that is trusted in another format.
+    Numbers,
+    /// A list each element of which derives.
+    Lists,
+    /// A URL each part of which derives.
+    Composed,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Self; 6] = [
+        Self::Below,
+        Self::Substring,
+        Self::Dates,
+        Self::Numbers,
+        Self::Lists,
+        Self::Composed,
+    ];
+
+    /// The word for it in policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Below => "below",
+            Self::Substring => "substring",
+            Self::Dates => "dates",
+            Self::Numbers => "numbers",
+            Self::Lists => "lists",
+            Self::Composed => "composed",
+        }
+    }
+}
+
+/// Which forms are in force; all of them unless a policy says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms(u16);
+
+impl Default for Forms {
+    fn default() -> Self {
+        Self(u16::MAX)
+    }
+}
+
+impl Forms {
+    /// Whether a form is in force.
+    pub fn contains(self, form: Form) -> bool {
+        self.0 & (1 << (form as u16)) != 0
+    }
+
+    /// The same with a form on or off.
+    #[must_use]
+    pub fn with(self, form: Form, on: bool) -> Self {
+        let bit = 1 << (form as u16);
+        Self(if on { self.0 | bit } else { self.0 & !bit })
+    }
+}
+
 /// Everything the agent could know by now, and from where.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {

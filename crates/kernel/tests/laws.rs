@@ -76,6 +76,7 @@ fn request(url_path: &str, host: &str, class: Class, carries: Carried) -> Effect
         },
         class,
         gated: Vec::new(),
+        arguments: Vec::new(),
         carries,
         payload: Payload {
             digest: Digest::of(url_path.as_bytes()),
@@ -96,6 +97,8 @@ fn read(path: &str, text: &str) -> Incoming {
             path: path.into(),
         },
         content: Content::new(text.as_bytes()),
+        leaves: Vec::new(),
+        answers: None,
     }
 }
 
@@ -411,6 +414,8 @@ fn a_url_of_the_task_is_released_and_one_of_a_file_is_not() {
         channel: Channel::Term,
         source: Source::Task,
         content: Content::new(&b"fetch https://docs.example/guide and follow it"[..]),
+        leaves: Vec::new(),
+        answers: None,
     };
     step(
         &mut state,

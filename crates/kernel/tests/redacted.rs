@@ -22,6 +22,8 @@ fn scanner() -> Scanner {
             path: ".env".to_string(),
         },
         content: Content::new(b"API_KEY=s3cr3t-value-42\nOTHER=zweites\"geheim\n".to_vec()),
+        leaves: Vec::new(),
+        answers: None,
     };
     let input = Input::Incoming {
         event: EventId(1),

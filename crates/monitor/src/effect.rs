@@ -6,6 +6,7 @@ use kernel::{
     Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source,
     Verdict, step,
 };
+use store::record::leaves_written;
 use store::{Lease, Parked, Record};
 
 use crate::ports::Happening;
@@ -19,6 +20,10 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     let kept = bytes > 0
         && bytes <= KEPT_BYTES_MAX
         && session.blobs().put_soon(&incoming.content.bytes).is_ok();
+    let leaves = (!incoming.leaves.is_empty())
+        .then(|| leaves_written(&incoming.leaves))
+        .filter(|written| kept && session.blobs().put_soon(written).is_ok())
+        .map(|written| Digest::of(&written).hex());
     let policy = session.policy();
     let rules = session.rules();
     let mut core = session.core();
@@ -30,6 +35,8 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         digest: incoming.content.digest.hex(),
         bytes: bytes as u64,
         kept,
+        leaves,
+        answers: incoming.answers.map(|event| event.0),
     };
     // When it cannot be recorded the log has failed, and nothing is released from then on.
     let _ = core.append(&record);

@@ -98,6 +98,7 @@ fn post(path: &str) -> Effect {
         },
         class: Class::Stallable,
         gated: Vec::new(),
+        arguments: Vec::new(),
         carries: Carried::nothing(),
         payload: Payload {
             digest: Digest::of(path.as_bytes()),

@@ -177,6 +177,8 @@ impl Tee {
             channel: Channel::Net,
             source: Source::Party(self.belongs.host.clone()),
             content: Content::new(bytes.to_vec()),
+            leaves: Vec::new(),
+            answers: None,
         };
         let session = &self.shared.session;
         if bytes.len() > 32 << 10 {

@@ -403,6 +403,7 @@ impl Whole {
             },
             class,
             gated: Vec::new(),
+            arguments: Vec::new(),
             carries: self.carries.clone(),
             payload: self.spool.payload(),
             base: None,

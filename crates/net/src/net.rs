@@ -86,6 +86,7 @@ impl Shared {
             },
             class: Class::Blocking,
             gated: Vec::new(),
+            arguments: Vec::new(),
             carries: Carried::nothing(),
             payload: Payload::default(),
             base: None,

@@ -47,6 +47,7 @@ pub(crate) async fn serve(
         },
         class: Class::Blocking,
         gated: Vec::new(),
+        arguments: Vec::new(),
         carries: Carried::nothing(),
         payload: Payload::default(),
         base: None,

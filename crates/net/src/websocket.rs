@@ -342,6 +342,7 @@ impl Relay {
             },
             class: Class::Blocking,
             gated: Vec::new(),
+            arguments: Vec::new(),
             carries: scanner.scan(&bytes),
             payload: Payload {
                 digest: Digest::of(&bytes),
@@ -378,6 +379,8 @@ impl Relay {
                 channel: Channel::Net,
                 source: Source::Party(host.clone()),
                 content: Content::new(bytes.to_vec()),
+                leaves: Vec::new(),
+                answers: None,
             });
         }
     }

@@ -79,6 +79,7 @@ fn reason(reason: &Reason) -> Value {
         Reason::UnknownParty(host) => {
             json!({ "kind": "unknown-party", "text": text, "host": host })
         }
+        Reason::UnknownTool(name) => json!({ "kind": "unknown-tool", "text": text, "name": name }),
         Reason::NotForOperation { party, operation } => {
             json!({ "kind": "not-for-operation", "text": text, "party": party, "operation": operation })
         }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use kernel::KindSet;
 use kernel::policy::{
-    ExecutesRule, Glob, HostPattern, Limits, Policy, SensitiveRule, SourcePattern, SourceRule,
+    ExecutesRule, Glob, HostPattern, Limits, NamePattern, Policy, SensitiveRule, SourcePattern,
+    SourceRule,
 };
 
 use crate::error::listed;
@@ -58,6 +59,14 @@ impl Binder<'_> {
             executes: self.executes(),
             speculation: self.sheet.speculation.unwrap_or_default(),
             limits: self.limits(),
+            tools: self.sheet.tools.clone(),
+            typed: self
+                .sheet
+                .typed
+                .iter()
+                .flat_map(|entry| entry.rules.iter().cloned())
+                .collect(),
+            derive: self.sheet.derive.unwrap_or_default(),
         };
         Bound {
             policy,
@@ -295,7 +304,7 @@ impl Binder<'_> {
     ) -> Vec<SourcePattern> {
         match of {
             Of::Party(host) => vec![SourcePattern::Party(HostPattern(host.text.clone()))],
-            Of::Tool(name) => vec![SourcePattern::Tool(name.text.clone())],
+            Of::Tool(name) => vec![SourcePattern::Tool(NamePattern(name.text.clone()))],
             Of::Path(word) => self
                 .locate(word, elsewhere, shipped)
                 .into_iter()

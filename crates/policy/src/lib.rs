@@ -22,6 +22,8 @@ mod sheet;
 mod amount;
 /// The tables that speak of parties.
 mod party;
+/// The tables that speak of tools.
+mod tool;
 /// Puts a file and the default together and writes the kernel's policy.
 mod bind;
 /// Rules that refuse, in Cedar.
@@ -37,5 +39,7 @@ pub use init::init;
 pub use load::{DEFAULT, load, recorded};
 pub use loaded::{AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule};
 pub use party::Upstream;
-pub use report::{CredentialReport, LevelReport, PartyReport, Report, SourceReport};
+pub use report::{
+    CredentialReport, LevelReport, PartyReport, Report, SourceReport, ToolReport, TypedReport,
+};
 pub use rules::{CedarRules, SCHEMA};

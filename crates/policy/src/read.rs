@@ -273,6 +273,17 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// A table with keys of the policy's own choosing: `key = { a = ... }`.
+    pub(crate) fn inline(&self, item: Item<'a>, name: &'a str, example: &str) -> Option<Table<'a>> {
+        match item.value.get_ref() {
+            DeValue::Table(map) => Some(Table::new(name, map, item.span())),
+            _ => {
+                self.mistyped(item, "a table", example);
+                None
+            }
+        }
+    }
+
     fn not_a_table(&self, item: Item<'_>, name: &str) {
         self.wrong_help(
             item.span(),
@@ -316,6 +327,15 @@ impl<'a> Table<'a> {
     /// The place of the whole table.
     pub(crate) fn span(&self) -> Range<usize> {
         self.span.clone()
+    }
+
+    /// Every key with its value, for a table whose keys are the policy's own.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&'a str, Item<'a>)> + use<'a> {
+        let map = self.map;
+        map.iter().map(|(key, value)| {
+            let key: &'a str = key.get_ref();
+            (key, Item { key, value })
+        })
     }
 
     pub(crate) fn take(&mut self, key: &'a str) -> Option<Item<'a>> {

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use kernel::policy::{Gate, PathRule, SourcePattern, Speculation};
+use kernel::provenance::Form;
 use kernel::{Kind, KindSet};
 use serde::Serialize;
 
 use crate::loaded::Loaded;
+use crate::tool::gate_words;
 
 /// What a policy says, for people ([`fmt::Display`]) and programs ([`Serialize`]).
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +23,12 @@ pub struct Report {
     pub sensitive: Vec<LevelReport>,
     /// Who may be talked to, in the order in which they count.
     pub parties: Vec<PartyReport>,
+    /// Tools that are named, in the order in which they count.
+    pub tools: Vec<ToolReport>,
+    /// Values of tools' answers that may steer named arguments.
+    pub typed: Vec<TypedReport>,
+    /// Forms of derivation that are turned off.
+    pub derive_off: Vec<&'static str>,
     /// Variables whose values are put in at the boundary.
     pub credentials: Vec<CredentialReport>,
     /// Kinds of places that run later, with the number of patterns.
@@ -74,6 +82,36 @@ pub struct PartyReport {
     pub upstream: Option<String>,
 }
 
+/// A tool.
+#[derive(Clone, Debug, Serialize)]
+pub struct ToolReport {
+    /// Its name, or a pattern.
+    pub name: String,
+    /// `read`, `fetch` or `act`.
+    pub effect: &'static str,
+    /// How a call is held.
+    pub class: &'static str,
+    /// What steers it.
+    pub gate: Vec<String>,
+    /// The most it may get.
+    pub clearance: &'static str,
+}
+
+/// A typed release.
+#[derive(Clone, Debug, Serialize)]
+pub struct TypedReport {
+    /// Its name.
+    pub name: String,
+    /// The tool whose answer it is.
+    pub from: String,
+    /// Which of its fields.
+    pub field: String,
+    /// Their kind.
+    pub kind: &'static str,
+    /// What it may steer.
+    pub to: Vec<String>,
+}
+
 /// A credential.
 #[derive(Clone, Debug, Serialize)]
 pub struct CredentialReport {
@@ -125,6 +163,37 @@ impl Loaded {
                 .parties
                 .iter()
                 .map(|party| self.party_report(party))
+                .collect(),
+            tools: policy
+                .tools
+                .iter()
+                .map(|tool| ToolReport {
+                    name: tool.name.0.clone(),
+                    effect: tool.effect.name(),
+                    class: tool.class.name(),
+                    gate: gate_words(&tool.gate),
+                    clearance: tool.clearance.name(),
+                })
+                .collect(),
+            typed: policy
+                .typed
+                .iter()
+                .map(|rule| TypedReport {
+                    name: rule.name.clone(),
+                    from: rule.from.0.clone(),
+                    field: rule.field.0.clone(),
+                    kind: rule.kind.name(),
+                    to: rule
+                        .to
+                        .iter()
+                        .map(|to| format!("{}.{}", to.tool.0, to.argument.0))
+                        .collect(),
+                })
+                .collect(),
+            derive_off: Form::ALL
+                .into_iter()
+                .filter(|form| !policy.derive.contains(*form))
+                .map(Form::name)
                 .collect(),
             credentials: self
                 .credentials
@@ -316,6 +385,36 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
+        if !self.tools.is_empty() {
+            writeln!(f, "\ntools, the first that matches counts")?;
+            for tool in &self.tools {
+                write!(f, "  {}: {}", tool.name, tool.effect)?;
+                if !tool.gate.is_empty() {
+                    write!(f, ", steered by {}", tool.gate.join(", "))?;
+                }
+                if tool.clearance != "public" {
+                    write!(f, "; may get {}", tool.clearance)?;
+                }
+                writeln!(f)?;
+            }
+        }
+        if !self.typed.is_empty() {
+            writeln!(f, "\nanswers that may steer")?;
+            for typed in &self.typed {
+                writeln!(
+                    f,
+                    "  {}: {} of {} as {} for {}",
+                    typed.name,
+                    typed.field,
+                    typed.from,
+                    typed.kind,
+                    typed.to.join(", ")
+                )?;
+            }
+        }
+        if !self.derive_off.is_empty() {
+            writeln!(f, "\nno derivation by {}", self.derive_off.join(", "))?;
+        }
         if !self.credentials.is_empty() {
             writeln!(f, "\ncredentials, the agent sees placeholders")?;
             for credential in &self.credentials {
@@ -386,7 +485,7 @@ fn described(of: &SourcePattern) -> String {
             format!("{tree}/{}", with_exceptions(path.0.trim_start_matches('/')))
         }
         SourcePattern::Party(host) => host.0.clone(),
-        SourcePattern::Tool(name) => format!("tool {name}"),
+        SourcePattern::Tool(name) => format!("tool {}", name.0),
     }
 }
 

@@ -1,12 +1,14 @@
 //! What a policy file says, table by table, before it is put together with the default and bound
 //! to a workspace.
 
-use kernel::policy::Speculation;
+use kernel::policy::{Speculation, ToolRule};
+use kernel::provenance::Forms;
 use kernel::{Kind, KindSet, Level};
 
 use crate::amount::{DURATIONS, SIZES, quantity};
 use crate::party::{self, CredentialEntry, PartyEntry};
 use crate::read::{Document, Item, Table, Word};
+use crate::tool::{self, TypedEntry};
 
 /// One file's content.
 #[derive(Debug, Default)]
@@ -34,6 +36,9 @@ pub(crate) struct Sheet {
     pub(crate) oracle: Option<Word>,
     pub(crate) deadline_s: Option<u64>,
     pub(crate) defaults: Defaults,
+    pub(crate) tools: Vec<ToolRule>,
+    pub(crate) typed: Vec<TypedEntry>,
+    pub(crate) derive: Option<Forms>,
 }
 
 /// Who or what a table speaks of.
@@ -154,6 +159,17 @@ impl Sheet {
         for table in all(document, &mut top, "credential", "[[credential]]") {
             sheet.credentials.extend(party::credential(document, table));
         }
+        for table in all(document, &mut top, "tool", "[[tool]]") {
+            sheet.tools.extend(tool::tool(document, table));
+        }
+        for table in all(document, &mut top, "typed", "[[typed]]") {
+            sheet.typed.extend(tool::typed(document, table));
+        }
+        tool::check_typed(document, &sheet.typed, &sheet.tools);
+        sheet.derive = top
+            .take("derive")
+            .and_then(|item| document.table(item, "[derive]"))
+            .map(|table| tool::derive(document, table));
         for table in all(document, &mut top, "rule", "[[rule]]") {
             sheet.rules.extend(rule(document, table));
         }
@@ -226,6 +242,7 @@ impl Sheet {
             &[
                 ("sources", "write `[[source]]` for each of them"),
                 ("parties", "write `[[party]]` for each of them"),
+                ("tools", "write `[[tool]]` for each of them"),
                 ("providers", "write `[[provider]]` for each of them"),
                 ("credentials", "write `[[credential]]` for each of them"),
                 ("execute", "write `[[executes]]`"),
@@ -298,7 +315,7 @@ fn all<'a>(
 }
 
 /// `true`, `false` or a list of kinds.
-fn kinds(document: &Document<'_>, item: Item<'_>) -> Option<KindSet> {
+pub(crate) fn kinds(document: &Document<'_>, item: Item<'_>) -> Option<KindSet> {
     if item.is_bool() {
         return document
             .boolean(item)

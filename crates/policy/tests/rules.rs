@@ -30,6 +30,7 @@ fn effect(operation: Operation, object: Object) -> Effect {
         object,
         class: Class::Blocking,
         gated: vec![Gated::new("recipient", Kind::Email, "eve@example.org")],
+        arguments: Vec::new(),
         carries: Carried::nothing(),
         payload: Payload {
             digest: Digest::of(b"x"),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use kernel::value::{Gated, Kind, Origin};
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Object, Operation, Payload, Reason,
-    Source,
+    Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Leaf, Object, Operation, Payload,
+    Reason, Source,
 };
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,12 @@ pub enum Record {
         bytes: u64,
         /// Whether the content is kept as a blob.
         kept: bool,
+        /// The blob that holds its leaves, as [`leaves_written`] writes them, when it has any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        leaves: Option<String>,
+        /// Event number of the call whose answer it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answers: Option<u64>,
     },
     /// The agent proposed an effect; how it was decided.
     Proposed {
@@ -233,6 +239,9 @@ pub struct WrittenEffect {
     /// Further gated values: field, kind, value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gated: Vec<(String, String, String)>,
+    /// A tool call's arguments: path, value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<(String, String)>,
     /// Numbers of sensitive tokens found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<usize>,
@@ -335,6 +344,11 @@ impl From<&Effect> for WrittenEffect {
                 .iter()
                 .map(|g| (g.field.clone(), g.kind.name().to_string(), g.value.clone()))
                 .collect(),
+            arguments: effect
+                .arguments
+                .iter()
+                .map(|leaf| (leaf.path.clone(), leaf.value.clone()))
+                .collect(),
             tokens: effect.carries.tokens().collect(),
             marks: effect.carries.marks().map(|h| h.0).collect(),
             digest: effect.payload.digest.hex(),
@@ -398,6 +412,11 @@ impl WrittenEffect {
                     Ok(Gated::new(field, kind, value.clone()))
                 })
                 .collect::<Result<_, String>>()?,
+            arguments: self
+                .arguments
+                .iter()
+                .map(|(path, value)| Leaf::new(path.clone(), value.clone()))
+                .collect(),
             carries: Carried::recorded(
                 self.tokens.iter().copied(),
                 self.marks.iter().map(|n| HoldId(*n)),
@@ -412,6 +431,25 @@ impl WrittenEffect {
             about: self.about.clone(),
         })
     }
+}
+
+/// Leaves of structured content, as a blob keeps them: a JSON list of `[path, value]`.
+pub fn leaves_written(leaves: &[Leaf]) -> Vec<u8> {
+    let pairs: Vec<(&str, &str)> = leaves
+        .iter()
+        .map(|leaf| (leaf.path.as_str(), leaf.value.as_str()))
+        .collect();
+    // Texts alone cannot fail to be written.
+    serde_json::to_vec(&pairs).unwrap_or_default()
+}
+
+/// Reads what [`leaves_written`] wrote; nothing when it was not that.
+pub fn leaves_read(bytes: &[u8]) -> Vec<Leaf> {
+    serde_json::from_slice::<Vec<(String, String)>>(bytes)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(path, value)| Leaf::new(path, value))
+        .collect()
 }
 
 /// Reads a channel's name.

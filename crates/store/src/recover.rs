@@ -10,7 +10,7 @@ use kernel::{Action, Content, Digest, EventId, HoldId, Incoming, Input, State, V
 use crate::blobs::Blobs;
 use crate::ledger::Ledger;
 use crate::log::Entry;
-use crate::record::{Parked, Record, read_channel};
+use crate::record::{Parked, Record, leaves_read, read_channel};
 
 /// What a log adds up to.
 #[derive(Debug)]
@@ -105,6 +105,8 @@ impl Fold {
                 source,
                 digest,
                 kept,
+                leaves,
+                answers,
                 ..
             } => {
                 let digest =
@@ -122,6 +124,13 @@ impl Fold {
                         bytes: bytes.into(),
                         digest,
                     },
+                    leaves: leaves
+                        .as_deref()
+                        .and_then(Digest::from_hex)
+                        .and_then(|digest| blobs.read(&digest).ok())
+                        .map(|bytes| leaves_read(&bytes))
+                        .unwrap_or_default(),
+                    answers: answers.map(EventId),
                 };
                 self.step(
                     *event,

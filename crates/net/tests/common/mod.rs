@@ -432,6 +432,8 @@ impl World {
                 path: ".env".into(),
             },
             content: Content::new(format!("TOKEN={ENV_SECRET}\n").into_bytes()),
+            leaves: Vec::new(),
+            answers: None,
         });
         let authority = Arc::new(Authority::new().unwrap());
         let ca = dir.path().join("ca.pem");

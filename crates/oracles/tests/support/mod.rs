@@ -110,6 +110,7 @@ fn effect(channel: Channel, operation: Operation, object: Object, class: Class) 
         object,
         class,
         gated: vec![],
+        arguments: Vec::new(),
         carries: Carried::nothing(),
         payload: Payload {
             digest: Digest::of(b"x"),
