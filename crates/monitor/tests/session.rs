@@ -8,6 +8,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +20,7 @@ use kernel::{
 use monitor::resolve::resolve;
 use monitor::session::{Parts, SystemChance};
 use monitor::{Answer, Held, Judgement, Oracle, Outcome, Session, View};
-use store::{Blobs, Lease, Log, Parked, Record, SessionDir};
+use store::{Blobs, Disk, Lease, Log, MemoryDisk, OsDisk, Parked, Record, SessionDir};
 
 /// What left, in order.
 #[derive(Default)]
@@ -57,17 +58,21 @@ fn header() -> Record {
 }
 
 fn open(dir: &Path) -> (Arc<Session>, Arc<Sink>) {
+    open_on(&OsDisk::shared(), dir)
+}
+
+fn open_on(disk: &Arc<dyn Disk>, dir: &Path) -> (Arc<Session>, Arc<Sink>) {
     let path = dir.join("log.jsonl");
-    let blobs = Blobs::open_dir(&dir.join("blobs")).unwrap();
+    let blobs = Blobs::open_dir_on(disk, &dir.join("blobs")).unwrap();
     let policy = Policy::default();
-    let (log, recovered) = if path.exists() {
-        let (log, entries) = Log::resume(&path, now).unwrap();
+    let (log, recovered) = if disk.contains(&path) {
+        let (log, entries) = Log::resume_on(disk, &path, now).unwrap();
         (
             log,
             Some(store::recover(&entries, &blobs, &policy, &NoRules).unwrap()),
         )
     } else {
-        let mut log = Log::create(&path, now).unwrap();
+        let mut log = Log::create_on(disk, &path, now).unwrap();
         log.append(&header()).unwrap();
         (log, None)
     };
@@ -213,9 +218,10 @@ fn a_log_cut_anywhere_never_sends_twice_and_loses_no_hold() {
     drop(session);
     let whole = std::fs::read(dir.path().join("log.jsonl")).unwrap();
     for cut in 1..whole.len() {
-        let copy = tempfile::tempdir().unwrap();
-        std::fs::write(copy.path().join("log.jsonl"), &whole[..cut]).unwrap();
-        let (session, sink) = open(copy.path());
+        let disk = MemoryDisk::shared();
+        let mut log = disk.create(Path::new("log.jsonl")).unwrap();
+        log.write_all(&whole[..cut]).unwrap();
+        let (session, sink) = open_on(&disk, Path::new(""));
         let proposed: BTreeSet<HoldId> = holds
             .iter()
             .map(|h| h.hold)

@@ -174,9 +174,7 @@ impl Spool {
 
     /// Makes the bytes durable under their digest, to outlive this process.
     pub(crate) fn keep(&self, blobs: &Blobs) -> io::Result<()> {
-        if blobs.path(&self.payload.digest).exists() {
-            return Ok(());
-        }
+        // Written anew also when it is there: what is there may not be durable, or not whole.
         match &self.disk {
             None => blobs.put(&self.bytes).map(|_| ()),
             Some(parked) => {

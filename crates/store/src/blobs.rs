@@ -1,17 +1,19 @@
 //! Parked bytes, by digest: one file each, private to the owner.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kernel::Digest;
 use sha2::{Digest as _, Sha256};
 
+use crate::disk::{Append, Disk, OsDisk, ReadSeek};
+
 /// A directory of blobs.
 #[derive(Debug)]
 pub struct Blobs {
+    disk: Arc<dyn Disk>,
     dir: PathBuf,
     next: AtomicU64,
 }
@@ -22,11 +24,17 @@ impl Blobs {
     /// # Errors
     /// When it can be neither found nor made.
     pub fn open_dir(dir: &Path) -> io::Result<Self> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)?;
+        Self::open_dir_on(&OsDisk::shared(), dir)
+    }
+
+    /// As [`Blobs::open_dir`], on another disk than the host's.
+    ///
+    /// # Errors
+    /// When it can be neither found nor made.
+    pub fn open_dir_on(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
+        disk.make_dirs(dir)?;
         Ok(Self {
+            disk: Arc::clone(disk),
             dir: dir.to_path_buf(),
             next: AtomicU64::new(0),
         })
@@ -37,10 +45,7 @@ impl Blobs {
     /// # Errors
     /// When the disk says no.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Digest> {
-        let digest = Digest::of(bytes);
-        if self.path(&digest).exists() {
-            return Ok(digest);
-        }
+        // Written anew also when it is there: what is there may not be durable, or not whole.
         let mut writer = self.writer()?;
         writer.write_all(bytes)?;
         Ok(writer.finish()?.0)
@@ -53,10 +58,10 @@ impl Blobs {
     pub fn put_soon(&self, bytes: &[u8]) -> io::Result<Digest> {
         let digest = Digest::of(bytes);
         let path = self.path(&digest);
-        if !path.exists() {
+        if !self.disk.contains(&path) {
             let mut writer = self.writer()?;
             writer.write_all(bytes)?;
-            std::fs::rename(&writer.path, &path)?;
+            self.disk.rename(&writer.path, &path)?;
             writer.kept = true;
         }
         Ok(digest)
@@ -71,12 +76,9 @@ impl Blobs {
         let path = self
             .dir
             .join(format!("part-{}-{number}", std::process::id()));
-        let file = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)?;
+        let file = self.disk.create(&path)?;
         Ok(BlobWriter {
+            disk: Arc::clone(&self.disk),
             dir: self.dir.clone(),
             path,
             file,
@@ -90,8 +92,8 @@ impl Blobs {
     ///
     /// # Errors
     /// When it is not there.
-    pub fn open(&self, digest: &Digest) -> io::Result<File> {
-        File::open(self.path(digest))
+    pub fn open(&self, digest: &Digest) -> io::Result<Box<dyn ReadSeek>> {
+        self.disk.read(&self.path(digest))
     }
 
     /// A whole blob, checked against its digest.
@@ -116,7 +118,7 @@ impl Blobs {
     /// # Errors
     /// When the disk says no.
     pub fn remove(&self, digest: &Digest) -> io::Result<()> {
-        match std::fs::remove_file(self.path(digest)) {
+        match self.disk.remove(&self.path(digest)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -131,9 +133,10 @@ impl Blobs {
 /// A blob under way; dropped unfinished, it leaves nothing.
 #[derive(Debug)]
 pub struct BlobWriter {
+    disk: Arc<dyn Disk>,
     dir: PathBuf,
     path: PathBuf,
-    file: File,
+    file: Box<dyn Append>,
     hash: Sha256,
     bytes: u64,
     kept: bool,
@@ -145,11 +148,11 @@ impl BlobWriter {
     /// # Errors
     /// When the disk says no.
     pub fn finish(mut self) -> io::Result<(Digest, u64)> {
-        self.file.sync_data()?;
+        self.file.sync()?;
         let digest = Digest(std::mem::take(&mut self.hash).finalize().into());
-        std::fs::rename(&self.path, self.dir.join(digest.hex()))?;
+        self.disk.rename(&self.path, &self.dir.join(digest.hex()))?;
         self.kept = true;
-        File::open(&self.dir)?.sync_all()?;
+        self.disk.sync_dir(&self.dir)?;
         Ok((digest, self.bytes))
     }
 }
@@ -171,7 +174,7 @@ impl Drop for BlobWriter {
     fn drop(&mut self) {
         if !self.kept {
             // Best effort: an unfinished part is recognised by its name anyway.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = self.disk.remove(&self.path);
         }
     }
 }

@@ -16,8 +16,11 @@ pub mod blobs;
 pub mod place;
 /// Folds a log back into the kernel's state.
 pub mod recover;
+/// The trait all of it writes through.
+pub mod disk;
 
 pub use blobs::{BlobWriter, Blobs};
+pub use disk::{Disk, MemoryDisk, OsDisk};
 pub use ledger::Lease;
 pub use log::{Log, LogError};
 pub use place::{Place, SessionDir};

@@ -4,14 +4,15 @@
 //! the whole previous line (without its newline), so changing, dropping or reordering a line
 //! breaks every later one. A torn last line (a crash while writing) is recognised and cut off.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kernel::Digest;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use crate::disk::{Append, Disk, OsDisk};
 use crate::record::Record;
 
 /// Why the log could not do what it was asked.
@@ -53,13 +54,14 @@ fn hint(error: &std::io::Error) -> &'static str {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+/// A line as read; [`Log::write`] writes it.
+#[derive(Deserialize)]
 struct Line<'a> {
     seq: u64,
     at: String,
     prev: String,
-    #[serde(borrow = "'a")]
-    body: std::borrow::Cow<'a, serde_json::value::RawValue>,
+    #[serde(borrow)]
+    body: &'a serde_json::value::RawValue,
 }
 
 /// One record with its place in the log.
@@ -73,15 +75,30 @@ pub struct Entry {
     pub record: Record,
 }
 
+/// What the time is, as it is written: RFC 3339 with milliseconds.
+type Clock = Box<dyn Fn() -> String + Send + Sync>;
+
 /// An open log.
-#[derive(Debug)]
 pub struct Log {
-    file: File,
+    disk: Arc<dyn Disk>,
+    file: Box<dyn Append>,
     path: PathBuf,
     seq: u64,
     prev: Digest,
     stopped: Option<String>,
-    clock: fn() -> String,
+    clock: Clock,
+    /// The line under way; kept for its capacity.
+    line: Vec<u8>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("path", &self.path)
+            .field("seq", &self.seq)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Log {
@@ -89,28 +106,39 @@ impl Log {
     ///
     /// # Errors
     /// When it cannot be created.
-    pub fn create(path: &Path, clock: fn() -> String) -> Result<Self, LogError> {
-        let file = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|source| LogError::Io {
-                what: "create",
-                path: path.to_path_buf(),
-                source,
-            })?;
-        if let Some(dir) = path.parent() {
-            sync_dir(dir)?;
-        }
-        Ok(Self {
+    pub fn create(
+        path: &Path,
+        clock: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Result<Self, LogError> {
+        Self::create_on(&OsDisk::shared(), path, clock)
+    }
+
+    /// As [`Log::create`], on another disk than the host's.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn create_on(
+        disk: &Arc<dyn Disk>,
+        path: &Path,
+        clock: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Result<Self, LogError> {
+        let file = disk.create(path).map_err(|source| LogError::Io {
+            what: "create",
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let log = Self {
+            disk: Arc::clone(disk),
             file,
             path: path.to_path_buf(),
             seq: 0,
             prev: Digest::default(),
             stopped: None,
-            clock,
-        })
+            clock: Box::new(clock),
+            line: Vec::new(),
+        };
+        log.sync_name()?;
+        Ok(log)
     }
 
     /// Gives a log the name it is found by, once it has its first record: a log of that name is
@@ -120,21 +148,38 @@ impl Log {
     /// When it cannot be renamed.
     pub fn publish(&mut self, path: &Path) -> Result<(), LogError> {
         self.sync()?;
-        std::fs::rename(&self.path, path).map_err(|source| LogError::Io {
-            what: "rename",
-            path: self.path.clone(),
-            source,
-        })?;
+        self.disk
+            .rename(&self.path, path)
+            .map_err(|source| LogError::Io {
+                what: "rename",
+                path: self.path.clone(),
+                source,
+            })?;
         self.path = path.to_path_buf();
-        path.parent().map_or(Ok(()), sync_dir)
+        self.sync_name()
     }
 
     /// Reads a log to its end, cuts off a torn last line, and goes on behind it.
     ///
     /// # Errors
     /// When it cannot be read or the chain is broken.
-    pub fn resume(path: &Path, clock: fn() -> String) -> Result<(Self, Vec<Entry>), LogError> {
-        let read = read(path)?;
+    pub fn resume(
+        path: &Path,
+        clock: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Result<(Self, Vec<Entry>), LogError> {
+        Self::resume_on(&OsDisk::shared(), path, clock)
+    }
+
+    /// As [`Log::resume`], on another disk than the host's.
+    ///
+    /// # Errors
+    /// When it cannot be read or the chain is broken.
+    pub fn resume_on(
+        disk: &Arc<dyn Disk>,
+        path: &Path,
+        clock: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Result<(Self, Vec<Entry>), LogError> {
+        let read = read_on(&**disk, path)?;
         let io = |what| {
             move |source| LogError::Io {
                 what,
@@ -142,21 +187,20 @@ impl Log {
                 source,
             }
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(io("open"))?;
-        file.set_len(read.whole_bytes)
+        let mut file = disk.append(path).map_err(io("open"))?;
+        file.cut(read.whole_bytes)
             .map_err(io("cut the torn end of"))?;
-        file.seek(SeekFrom::End(0)).map_err(io("open"))?;
+        // What was read may still be in memory only; what is decided from now on builds on it.
+        file.sync().map_err(io("sync"))?;
         let log = Self {
+            disk: Arc::clone(disk),
             file,
             path: path.to_path_buf(),
             seq: read.entries.last().map_or(0, |e| e.seq),
             prev: read.prev,
             stopped: None,
-            clock,
+            clock: Box::new(clock),
+            line: Vec::new(),
         };
         Ok((log, read.entries))
     }
@@ -181,7 +225,10 @@ impl Log {
     /// # Errors
     /// When the disk does not confirm; the log then accepts nothing more.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        self.file.sync_data().map_err(|source| {
+        if let Some(why) = &self.stopped {
+            return Err(LogError::Stopped(why.clone()));
+        }
+        self.file.sync().map_err(|source| {
             let error = LogError::Io {
                 what: "sync",
                 path: self.path.clone(),
@@ -197,28 +244,52 @@ impl Log {
         &self.path
     }
 
+    /// Writes one line, the digest of the one before in it.
     fn write(&mut self, record: &Record) -> Result<u64, LogError> {
-        let io = |source| LogError::Io {
+        let at = (self.clock)();
+        let result = compose(&mut self.line, self.seq + 1, &at, &self.prev, record)
+            .map(|()| Digest::of(&self.line))
+            .and_then(|digest| {
+                self.line.push(b'\n');
+                self.file.write_all(&self.line)?;
+                Ok(digest)
+            });
+        self.prev = result.map_err(|source| LogError::Io {
             what: "append to",
             path: self.path.clone(),
             source,
-        };
-        let body =
-            serde_json::value::to_raw_value(record).map_err(|e| io(std::io::Error::other(e)))?;
-        let line = Line {
-            seq: self.seq + 1,
-            at: (self.clock)(),
-            prev: self.prev.hex(),
-            body: std::borrow::Cow::Owned(body),
-        };
-        let mut text = serde_json::to_vec(&line).map_err(|e| io(std::io::Error::other(e)))?;
-        let digest = Digest::of(&text);
-        text.push(b'\n');
-        self.file.write_all(&text).map_err(io)?;
+        })?;
         self.seq += 1;
-        self.prev = digest;
         Ok(self.seq)
     }
+
+    fn sync_name(&self) -> Result<(), LogError> {
+        match self.path.parent() {
+            None => Ok(()),
+            Some(dir) => self.disk.sync_dir(dir).map_err(|source| LogError::Io {
+                what: "sync",
+                path: dir.to_path_buf(),
+                source,
+            }),
+        }
+    }
+}
+
+/// One line without its newline, in place of what `line` held.
+fn compose(
+    line: &mut Vec<u8>,
+    seq: u64,
+    at: &str,
+    prev: &Digest,
+    record: &Record,
+) -> std::io::Result<()> {
+    line.clear();
+    write!(line, "{{\"seq\":{seq},\"at\":")?;
+    serde_json::to_writer(&mut *line, at)?;
+    write!(line, ",\"prev\":\"{}\",\"body\":", prev.hex())?;
+    serde_json::to_writer(&mut *line, record)?;
+    line.push(b'}');
+    Ok(())
 }
 
 /// A log as read.
@@ -238,6 +309,27 @@ pub struct Reading {
 /// # Errors
 /// When it cannot be read or a line does not fit the chain.
 pub fn read(path: &Path) -> Result<Reading, LogError> {
+    read_on(&OsDisk, path)
+}
+
+/// As [`read`], on another disk than the host's.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_on(disk: &dyn Disk, path: &Path) -> Result<Reading, LogError> {
+    let file = disk.read(path).map_err(|source| LogError::Io {
+        what: "read",
+        path: path.to_path_buf(),
+        source,
+    })?;
+    read_from(BufReader::new(file), path)
+}
+
+/// As [`read`], from what is open; `path` is for errors only.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from(mut reader: impl BufRead, path: &Path) -> Result<Reading, LogError> {
     let io = |source| LogError::Io {
         what: "read",
         path: path.to_path_buf(),
@@ -248,7 +340,6 @@ pub fn read(path: &Path) -> Result<Reading, LogError> {
         line,
         what,
     };
-    let mut reader = BufReader::new(File::open(path).map_err(io)?);
     let mut reading = Reading {
         entries: Vec::new(),
         torn_bytes: 0,
@@ -288,20 +379,6 @@ pub fn read(path: &Path) -> Result<Reading, LogError> {
         reading.prev = Digest::of(&text);
         reading.whole_bytes += bytes;
     }
-}
-
-/// Makes names created or removed in a directory durable.
-///
-/// # Errors
-/// When the disk does not confirm.
-pub fn sync_dir(dir: &Path) -> Result<(), LogError> {
-    File::open(dir)
-        .and_then(|d| d.sync_all())
-        .map_err(|source| LogError::Io {
-            what: "sync",
-            path: dir.to_path_buf(),
-            source,
-        })
 }
 
 #[cfg(test)]

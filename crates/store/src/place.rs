@@ -1,13 +1,15 @@
 //! Where sessions lie on disk: `$XDG_STATE_HOME/kairos/sessions/ID/` (`~/.local/state` by default).
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Disk, OsDisk};
 
 /// The state directory of Kairos.
 #[derive(Clone, Debug)]
 pub struct Place {
+    disk: Arc<dyn Disk>,
     root: PathBuf,
 }
 
@@ -18,10 +20,15 @@ impl Place {
     /// A text when neither is known.
     pub fn from_env(state_home: Option<&Path>, home: Option<&Path>) -> Result<Self, String> {
         match (state_home, home) {
-            (Some(state), _) if state.is_absolute() => Ok(Self { root: state.join("kairos") }),
-            (_, Some(home)) => Ok(Self { root: home.join(".local/state/kairos") }),
+            (Some(state), _) if state.is_absolute() => Ok(Self::on(OsDisk::shared(), state.join("kairos"))),
+            (_, Some(home)) => Ok(Self::on(OsDisk::shared(), home.join(".local/state/kairos"))),
             _ => Err("neither XDG_STATE_HOME nor HOME is set; set one so that held effects have a place to be kept".to_string()),
         }
+    }
+
+    /// At a path of some disk.
+    pub fn on(disk: Arc<dyn Disk>, root: PathBuf) -> Self {
+        Self { disk, root }
     }
 
     /// Its path.
@@ -35,12 +42,9 @@ impl Place {
     /// When it cannot be made, or is there already.
     pub fn create(&self, session: &str) -> io::Result<SessionDir> {
         let sessions = self.root.join("sessions");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&sessions)?;
+        self.disk.make_dirs(&sessions)?;
         let path = sessions.join(session);
-        DirBuilder::new().mode(0o700).create(&path)?;
+        self.disk.make_dir(&path)?;
         Ok(SessionDir { path })
     }
 
@@ -75,11 +79,12 @@ impl Place {
 
     /// Ids of all sessions, oldest first (ids start with the time).
     pub fn sessions(&self) -> Vec<String> {
-        let mut ids: Vec<String> = std::fs::read_dir(self.root.join("sessions"))
+        let mut ids: Vec<String> = self
+            .disk
+            .list(&self.root.join("sessions"))
             .into_iter()
             .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter_map(|name| name.into_string().ok())
             .collect();
         ids.sort();
         ids
