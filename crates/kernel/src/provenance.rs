@@ -198,7 +198,7 @@ impl Provenance {
 
     /// Adds the mark of a stub the agent is about to be given.
     pub(crate) fn mark(&mut self, hold: crate::event::HoldId, mark: String) {
-        self.sensitive.add_mark(hold, mark);
+        self.sensitive.add_mark(hold, &mark);
     }
 
     /// Integrity of everything read so far.

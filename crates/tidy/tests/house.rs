@@ -50,12 +50,8 @@ const ADAPTER: &[&str] = &["kairos-kernel", "kairos-store", "kairos-monitor"];
 const KERNEL_LINKS: &[(&str, &str)] = &[
     ("sha2", "manifest digests"),
     ("minicbor", "the canonical form of a manifest"),
-    ("hex", "sensitive tokens in hexadecimal"),
-    (
-        "aho-corasick",
-        "the sensitive search: every token in one pass",
-    ),
-    ("memchr", "through aho-corasick"),
+    ("hex", "digests in hexadecimal"),
+    ("memchr", "the sensitive search: where escapes begin"),
     ("unicode-normalization", "values compare in NFKC"),
     ("tinyvec", "through unicode-normalization"),
     ("tinyvec_macros", "through tinyvec"),

@@ -1,0 +1,291 @@
+//! Escapes undone: percent-encoding, forms, the backslashes of JSON and of programming languages, HTML
+//! entities, quoted-printable, and bytes written as numbers. Only the surroundings of an escape are copied:
+//! what has none nearby was searched as it is.
+
+use alloc::vec::Vec;
+
+use memchr::memchr;
+
+/// Stands between copies that are not neighbours.
+const GAP: u8 = 0;
+
+/// One way of escaping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// `%41`, and `%u0041` of old scripts.
+    Percent,
+    /// The same, and `+` for a space.
+    Form,
+    /// `\n`, `\x41`, `\u0041` with surrogates, `\u{41}`, `\U00000041`, `\101`.
+    Backslash,
+    /// `&#65;`, `&#x41;`, `&amp;`.
+    Html,
+    /// `=41`, and `=` before a line break.
+    Quoted,
+    /// `0x41, 0x42`.
+    Numbers,
+}
+
+impl Escape {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Percent,
+        Self::Form,
+        Self::Backslash,
+        Self::Html,
+        Self::Quoted,
+        Self::Numbers,
+    ];
+
+    /// Appends what stands around escapes, with them undone; `reach` bytes on both sides of each.
+    pub(super) fn undo(self, text: &[u8], reach: usize, out: &mut Vec<u8>) {
+        let lead = match self {
+            Self::Percent => b'%',
+            Self::Form => b'+',
+            Self::Backslash => b'\\',
+            Self::Html => b'&',
+            Self::Quoted => b'=',
+            Self::Numbers => b'x',
+        };
+        if self == Self::Form && memchr(b'+', text).is_none() {
+            return;
+        }
+        let next = |from: usize| {
+            let rest = text.get(from..)?;
+            let found = match self {
+                Self::Form => memchr::memchr2(b'+', b'%', rest),
+                _ => memchr(lead, rest),
+            };
+            found.map(|at| from + at)
+        };
+        // Up to where the text is copied or decoded.
+        let mut done = 0;
+        let mut any = false;
+        let mut from = 0;
+        while let Some(at) = next(from) {
+            let Some((start, end, bytes)) = self.one(text, at) else {
+                from = at + 1;
+                continue;
+            };
+            let start = start.max(done);
+            if any && start - done <= 2 * reach {
+                out.extend_from_slice(text.get(done..start).unwrap_or_default());
+            } else {
+                if any {
+                    out.extend_from_slice(text.get(done..done + reach).unwrap_or_default());
+                }
+                out.push(GAP);
+                let from = start.saturating_sub(reach).max(done);
+                out.extend_from_slice(text.get(from..start).unwrap_or_default());
+            }
+            out.extend_from_slice(bytes.get());
+            any = true;
+            done = end;
+            from = end;
+        }
+        if any {
+            let end = (done + reach).min(text.len());
+            out.extend_from_slice(text.get(done..end).unwrap_or_default());
+            out.push(GAP);
+        }
+    }
+
+    /// The escape whose lead is at `at`: where it starts and ends, and what it means.
+    fn one(self, text: &[u8], at: usize) -> Option<(usize, usize, Meant)> {
+        let rest = text.get(at + 1..)?;
+        let (used, meant) = match self {
+            Self::Percent => percent(rest)?,
+            Self::Form => match text.get(at) {
+                Some(b'+') => (0, Meant::byte(b' ')),
+                _ => percent(rest)?,
+            },
+            Self::Backslash => backslash(rest)?,
+            Self::Html => entity(rest)?,
+            Self::Quoted => quoted(rest)?,
+            Self::Numbers => {
+                let start = at.checked_sub(1).filter(|s| text.get(*s) == Some(&b'0'))?;
+                let (used, meant) = number(rest)?;
+                return Some((start, at + 1 + used, meant));
+            }
+        };
+        Some((at, at + 1 + used, meant))
+    }
+}
+
+/// A few bytes.
+struct Meant {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl Meant {
+    fn byte(byte: u8) -> Self {
+        Self {
+            bytes: [byte, 0, 0, 0],
+            len: 1,
+        }
+    }
+
+    fn nothing() -> Self {
+        Self {
+            bytes: [0; 4],
+            len: 0,
+        }
+    }
+
+    fn code(code: u32) -> Option<Self> {
+        let mut bytes = [0; 4];
+        let len = char::from_u32(code)?.encode_utf8(&mut bytes).len();
+        Some(Self { bytes, len })
+    }
+
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+fn percent(rest: &[u8]) -> Option<(usize, Meant)> {
+    match rest {
+        [b'u' | b'U', digits @ ..] => {
+            let (used, meant) = unit(digits, b"%u")?;
+            Some((1 + used, meant))
+        }
+        [high, low, ..] => Some((2, Meant::byte(hex_pair(*high, *low)?))),
+        _ => None,
+    }
+}
+
+fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
+    let (first, after) = rest.split_first()?;
+    let plain = |byte| Some((1, Meant::byte(byte)));
+    match first {
+        b'n' => plain(b'\n'),
+        b't' => plain(b'\t'),
+        b'r' => plain(b'\r'),
+        b'b' => plain(8),
+        b'f' => plain(12),
+        b'"' | b'\'' | b'\\' | b'/' | b'$' | b'`' | b'&' | b' ' => plain(*first),
+        b'\n' => Some((1, Meant::nothing())),
+        b'x' | b'X' => match after {
+            [high, low, ..] => Some((3, Meant::byte(hex_pair(*high, *low)?))),
+            _ => None,
+        },
+        b'u' => match after {
+            [b'{', digits @ ..] => {
+                let len = digits.iter().take(8).position(|b| *b == b'}')?;
+                let code = hex_number(digits.get(..len)?)?;
+                Some((len + 3, Meant::code(code)?))
+            }
+            _ => {
+                let (used, meant) = unit(after, b"\\u")?;
+                Some((1 + used, meant))
+            }
+        },
+        b'U' => Some((9, Meant::code(hex_number(after.get(..8)?)?)?)),
+        b'0'..=b'7' => {
+            let len = rest
+                .iter()
+                .take(3)
+                .take_while(|b| matches!(b, b'0'..=b'7'))
+                .count();
+            let value = rest
+                .iter()
+                .take(len)
+                .fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+            Some((len, Meant::byte(u8::try_from(value).ok()?)))
+        }
+        _ => None,
+    }
+}
+
+/// Four digits, and four more behind the same lead when they are half of a pair.
+fn unit(digits: &[u8], lead: &[u8]) -> Option<(usize, Meant)> {
+    let code = hex_number(digits.get(..4)?)?;
+    if !(0xd800..0xdc00).contains(&code) {
+        return Some((4, Meant::code(code)?));
+    }
+    let rest = digits.get(4..)?.strip_prefix(lead)?;
+    let low = hex_number(rest.get(..4)?)?;
+    if !(0xdc00..0xe000).contains(&low) {
+        return None;
+    }
+    let code = 0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    Some((8 + lead.len(), Meant::code(code)?))
+}
+
+fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
+    const NAMED: [(&[u8], u8); 9] = [
+        (b"amp;", b'&'),
+        (b"lt;", b'<'),
+        (b"gt;", b'>'),
+        (b"quot;", b'"'),
+        (b"apos;", b'\''),
+        (b"nbsp;", b' '),
+        (b"plus;", b'+'),
+        (b"equals;", b'='),
+        (b"sol;", b'/'),
+    ];
+    let Some(digits) = rest.strip_prefix(b"#") else {
+        let (name, byte) = NAMED.iter().find(|(name, _)| rest.starts_with(name))?;
+        return Some((name.len(), Meant::byte(*byte)));
+    };
+    let (lead, digits, radix) = match digits {
+        [b'x' | b'X', digits @ ..] => (2, digits, 16),
+        _ => (1, digits, 10),
+    };
+    let mut code = 0;
+    let mut len = 0;
+    for digit in digits.iter().take(8) {
+        let Some(value) = char::from(*digit).to_digit(radix) else {
+            break;
+        };
+        code = code * radix + value;
+        len += 1;
+    }
+    let semicolon = usize::from(digits.get(len) == Some(&b';'));
+    (len > 0)
+        .then(|| Meant::code(code))
+        .flatten()
+        .map(|meant| (lead + len + semicolon, meant))
+}
+
+fn quoted(rest: &[u8]) -> Option<(usize, Meant)> {
+    match rest {
+        [b'\r', b'\n', ..] => Some((2, Meant::nothing())),
+        [b'\n', ..] => Some((1, Meant::nothing())),
+        [high, low, ..] => Some((2, Meant::byte(hex_pair(*high, *low)?))),
+        _ => None,
+    }
+}
+
+/// Two digits after `0x`, and what stands between them and the next ones.
+fn number(rest: &[u8]) -> Option<(usize, Meant)> {
+    let [high, low, after @ ..] = rest else {
+        return None;
+    };
+    let byte = hex_pair(*high, *low)?;
+    let between = after
+        .iter()
+        .take(64)
+        .take_while(|b| matches!(b, b',' | b';' | b' ' | b'\n' | b'\r' | b'\t'))
+        .count();
+    let more = after
+        .get(between..)
+        .is_some_and(|next| next.starts_with(b"0x"));
+    let between = if more { between } else { 0 };
+    Some((2 + between, Meant::byte(byte)))
+}
+
+fn hex_number(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u32, |value, digit| {
+        Some(value.checked_mul(16)? + char::from(*digit).to_digit(16)?)
+    })
+}
+
+fn hex_pair(high: u8, low: u8) -> Option<u8> {
+    let high = char::from(high).to_digit(16)?;
+    let low = char::from(low).to_digit(16)?;
+    u8::try_from(high * 16 + low).ok()
+}

@@ -1,0 +1,255 @@
+//! One search over what leaves: piece by piece, in bounded memory, as it is and decoded.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::escapes::Escape;
+use super::find::{Finder, Found};
+use super::runs::{Decoded, each_run, shifted};
+use super::{Carried, wide};
+use crate::event::HoldId;
+
+/// Codes one within the other that are undone.
+pub const DEPTH: usize = 3;
+/// Bytes that are looked at together.
+const BLOCK: usize = 240 << 10;
+/// Bytes of one block that are looked at again with the next: the longest token in three codes.
+const OVERLAP: usize = 16 << 10;
+/// What stands on both sides of an escape, by the number of codes that may be within.
+const REACH: [usize; DEPTH] = [64, 6 * 64, 36 * 64];
+
+/// A search for everything sensitive that was known when it was made. Cheap to make and to clone; what
+/// comes later does not change it.
+#[derive(Clone, Default)]
+pub struct Scanner {
+    pub(super) finder: Finder,
+    pub(super) marks: Arc<BTreeMap<u32, HoldId>>,
+}
+
+impl fmt::Debug for Scanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scanner({} tokens)", self.finder.known)
+    }
+}
+
+impl Scanner {
+    /// Starts a scan of one effect's bytes, to be fed piece by piece.
+    pub fn start(&self) -> Scan<'_> {
+        Scan {
+            look: Look::new(self),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Scans bytes that are all there.
+    pub fn scan(&self, bytes: &[u8]) -> Carried {
+        if bytes.len() > BLOCK {
+            let mut scan = self.start();
+            scan.feed(bytes);
+            return scan.finish();
+        }
+        let mut look = Look::new(self);
+        look.at(bytes, DEPTH);
+        look.carried
+    }
+
+    /// Scans a name, whose case says nothing: a host, a label of one.
+    pub fn scan_name(&self, name: &str) -> Carried {
+        let mut look = Look::new(self);
+        look.name = true;
+        look.at(name.as_bytes(), DEPTH);
+        look.carried
+    }
+
+    /// Scans bytes as they are, without undoing any code.
+    pub fn scan_plain(&self, bytes: &[u8]) -> Carried {
+        let mut look = Look::new(self);
+        look.at(bytes, 0);
+        look.carried
+    }
+
+    /// A text for people and oracles: every sensitive token in it is replaced by `[secret]`; all of
+    /// it, when one shows only after decoding.
+    pub fn redacted(&self, text: &str) -> String {
+        const SECRET: &str = "[secret]";
+        if self.finder.is_empty() {
+            return text.into();
+        }
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        self.finder
+            .find(text.as_bytes(), true, &mut |found: Found| {
+                if !self.marks.contains_key(&found.number) {
+                    spans.push((found.start, found.end));
+                }
+            });
+        each_run(text.as_bytes(), &mut |start, end| {
+            let run = text.as_bytes().get(start..end).unwrap_or_default();
+            if self.scan(run).tokens().next().is_some() && self.scan_plain(run).is_empty() {
+                spans.push((start, end));
+            }
+        });
+        spans.sort_unstable();
+        let mut shown: Vec<u8> = Vec::with_capacity(text.len());
+        let mut at = 0;
+        for (start, end) in spans {
+            if start >= at {
+                shown.extend_from_slice(text.as_bytes().get(at..start).unwrap_or_default());
+                shown.extend_from_slice(SECRET.as_bytes());
+            }
+            at = at.max(end);
+        }
+        shown.extend_from_slice(text.as_bytes().get(at..).unwrap_or_default());
+        if self.scan(&shown).tokens().next().is_some() {
+            return SECRET.into();
+        }
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+}
+
+/// One scan under way.
+pub struct Scan<'a> {
+    look: Look<'a>,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("waiting", &self.buffer.len())
+            .field("carried", &self.look.carried)
+            .finish()
+    }
+}
+
+impl Scan<'_> {
+    /// Looks at the next piece; tokens that span pieces are found.
+    pub fn feed(&mut self, piece: &[u8]) {
+        if self.look.scanner.finder.is_empty() {
+            return;
+        }
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let room = (BLOCK + OVERLAP).saturating_sub(self.buffer.len());
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            self.buffer.extend_from_slice(now);
+            rest = later;
+            if self.buffer.len() >= BLOCK + OVERLAP {
+                self.look.at(&self.buffer, DEPTH);
+                self.buffer.drain(..BLOCK);
+            }
+        }
+    }
+
+    /// What was found.
+    pub fn finish(mut self) -> Carried {
+        self.look.at(&self.buffer, DEPTH);
+        self.look.carried
+    }
+}
+
+/// Bytes that are all there, looked at in every way.
+struct Look<'a> {
+    scanner: &'a Scanner,
+    carried: Carried,
+    name: bool,
+    /// What one level of decoding gives, for each level; kept from block to block.
+    levels: [Level; DEPTH],
+}
+
+#[derive(Default)]
+struct Level {
+    decoded: Decoded,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Look<'a> {
+    fn new(scanner: &'a Scanner) -> Self {
+        Self {
+            scanner,
+            carried: Carried::default(),
+            name: false,
+            levels: Default::default(),
+        }
+    }
+
+    /// Looks at a text, and undoes so many codes one within the other.
+    fn at(&mut self, text: &[u8], depth: usize) {
+        let Self {
+            scanner,
+            carried,
+            name,
+            ..
+        } = self;
+        if scanner.finder.is_empty() || text.len() < super::TOKEN_BYTES_MIN {
+            return;
+        }
+        let mut last = None;
+        scanner.finder.find(text, *name, &mut |found| {
+            if last != Some(found.number) {
+                last = Some(found.number);
+                carried.found(found.number, &scanner.marks);
+            }
+        });
+        let Some(below) = depth.checked_sub(1) else {
+            return;
+        };
+        let Some(mut level) = self.levels.get_mut(below).map(core::mem::take) else {
+            return;
+        };
+        self.decode(text, below, &mut level);
+        if let Some(kept) = self.levels.get_mut(below) {
+            *kept = level;
+        }
+    }
+
+    fn decode(&mut self, text: &[u8], below: usize, level: &mut Level) {
+        let Level { decoded, bytes } = level;
+        let reach = REACH.get(below).copied().unwrap_or(0);
+        for escape in Escape::ALL {
+            bytes.clear();
+            escape.undo(text, reach, bytes);
+            self.at(bytes, below);
+        }
+        for little in [true, false] {
+            bytes.clear();
+            wide::narrowed(text, little, bytes);
+            self.at(bytes, below);
+        }
+        decoded.fill(text);
+        self.at(&decoded.unwrapped, below);
+        self.at(&decoded.pairs, below);
+        let codes: [(&[u8], &[u32]); 3] = [
+            (&decoded.base64, &[2, 4, 6]),
+            (&decoded.hex, &[4]),
+            (&decoded.base32, &[1, 2, 3, 4, 5, 6, 7]),
+        ];
+        for (code, shifts) in codes {
+            self.at(code, below);
+            for shift in shifts {
+                shifted(code, *shift, bytes);
+                self.at(bytes, below);
+            }
+        }
+    }
+}
+
+impl Carried {
+    fn found(&mut self, number: u32, marks: &BTreeMap<u32, HoldId>) {
+        match marks.get(&number) {
+            Some(hold) => {
+                self.marks.insert(*hold);
+            }
+            None => {
+                self.tokens.insert(number as usize);
+            }
+        }
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty() && self.marks.is_empty()
+    }
+}

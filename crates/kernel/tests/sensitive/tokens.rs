@@ -1,0 +1,115 @@
+//! Which parts of a content are tokens.
+
+use kernel::sensitive::Sensitive;
+use kernel::{EventId, Level, Source};
+
+fn of_text(text: &str) -> Sensitive {
+    let mut sensitive = Sensitive::default();
+    sensitive.add_text(text, Level::Critical, &Source::Task, EventId(1));
+    sensitive
+}
+
+#[test]
+fn values_count_and_names_do_not() {
+    let sensitive = of_text(
+        "export DATABASE_URL=postgres://app:p4ss-w0rd@db.internal/main\nlonger_name: short\n",
+    );
+    for (token, is) in [
+        ("p4ss-w0rd", true),
+        ("postgres", true),
+        ("db.internal/main", true),
+        ("postgres://app:p4ss-w0rd@db.internal/main", true),
+        ("DATABASE_URL", false),
+        ("longer_name", false),
+        ("short", false),
+    ] {
+        assert_eq!(
+            sensitive.number_of(token.as_bytes()).is_some(),
+            is,
+            "{token}"
+        );
+    }
+}
+
+#[test]
+fn a_phrase_of_short_or_public_words_is_a_token() {
+    let sensitive = of_text("PASS=to be or not to be\n\na bc def gh\n");
+    assert!(sensitive.number_of(b"to be or not to be").is_some());
+    assert!(sensitive.number_of(b"a bc def gh").is_some());
+    let mut sensitive = Sensitive::default();
+    sensitive.met_in_public("correct and battery and staple");
+    sensitive.add_text(
+        "correct horse battery staple",
+        Level::Critical,
+        &Source::Task,
+        EventId(1),
+    );
+    assert!(
+        sensitive
+            .number_of(b"correct horse battery staple")
+            .is_some()
+    );
+    assert!(sensitive.number_of(b"battery").is_none());
+}
+
+#[test]
+fn any_longer_part_of_a_long_token_is_found() {
+    let long: String = (0..400)
+        .map(|i| char::from(b'a' + (i * i % 23) as u8))
+        .collect();
+    let scanner = of_text(&long).scanner();
+    for start in (0..long.len() - 63).step_by(7) {
+        let part = &long[start..start + 63];
+        assert!(
+            scanner.scan(part.as_bytes()).tokens().next().is_some(),
+            "{start}"
+        );
+    }
+}
+
+#[test]
+fn binary_content_is_known_by_its_parts() {
+    let bytes: Vec<u8> = (0..200_000u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let mut sensitive = Sensitive::default();
+    sensitive.add_bytes(&bytes, Level::Critical, &Source::Task, EventId(1));
+    let scanner = sensitive.scanner();
+    for start in [0, 17, 5000, 190_001] {
+        assert!(
+            !scanner.scan(&bytes[start..start + 63]).is_empty(),
+            "{start}"
+        );
+    }
+    // Padding is not content.
+    let mut padding = Sensitive::default();
+    padding.add_bytes(&[0; 4096], Level::Critical, &Source::Task, EventId(1));
+    assert!(padding.is_empty());
+}
+
+#[test]
+fn text_in_utf16_is_text() {
+    for little in [true, false] {
+        let wide: Vec<u8> = "PASS=hunter2-hunter"
+            .encode_utf16()
+            .flat_map(|u| {
+                if little {
+                    u.to_le_bytes()
+                } else {
+                    u.to_be_bytes()
+                }
+            })
+            .collect();
+        let mut sensitive = Sensitive::default();
+        sensitive.add_bytes(&wide, Level::Critical, &Source::Task, EventId(1));
+        assert!(sensitive.number_of(b"hunter2-hunter").is_some());
+    }
+}
+
+#[test]
+fn a_name_has_no_case() {
+    let scanner = of_text("Hunter7\nLonger-Secret").scanner();
+    assert!(scanner.scan(b"hunter7.example").is_empty());
+    assert!(!scanner.scan_name("hunter7.example").is_empty());
+    assert!(!scanner.scan(b"longer-secret.example").is_empty());
+}
