@@ -5,10 +5,10 @@
 //! where that is a program, by whoever uses `kairos approve` meanwhile where it is a person, by
 //! nobody otherwise, and then it is refused.
 
-use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use kernel::{Class, HoldId};
 use monitor::resolve::{Resolved, resolve};
@@ -27,10 +27,21 @@ pub(crate) enum Mode {
     Nobody,
 }
 
+/// What the thread is asked.
+enum Asked {
+    /// An effect is held.
+    Held(Held),
+    /// A limit is reached: these cannot wait for the end.
+    Due(Vec<HoldId>),
+}
+
+/// How often it is looked whether a hold is too old.
+const AGE_CHECK: Duration = Duration::from_secs(1);
+
 /// The thread that decides what cannot wait.
 pub(crate) struct Deciding {
     mode: Mode,
-    sender: Mutex<Option<Sender<Held>>>,
+    sender: Mutex<Option<Sender<Asked>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     notes: Arc<Mutex<Vec<String>>>,
 }
@@ -52,14 +63,19 @@ impl Deciding {
         });
         let listener = Arc::clone(&this);
         session.subscribe(Box::new(move |happening| {
-            if let Happening::Held(held) = happening {
+            let asked = match happening {
+                Happening::Held(held) => Some(Asked::Held((**held).clone())),
+                Happening::Due { holds, .. } => Some(Asked::Due(holds.clone())),
+                _ => None,
+            };
+            if let Some(asked) = asked {
                 let sender = listener
                     .sender
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 if let Some(sender) = &*sender {
                     // The other end is gone only when the session is ending.
-                    let _ = sender.send((**held).clone());
+                    let _ = sender.send(asked);
                 }
             }
         }));
@@ -95,20 +111,13 @@ impl Deciding {
     }
 }
 
-fn decide(session: &Session, mode: &Mode, holds: &Receiver<Held>, notes: &Mutex<Vec<String>>) {
-    while let Ok(held) = holds.recv() {
-        let blocking = held.effect.class == Class::Blocking;
-        let resolved = match mode {
-            Mode::AtOnce(oracle) => resolve(session, &**oracle, Some(&before(session, held.hold))),
-            Mode::Program(oracle) if blocking => {
-                resolve(session, &**oracle, Some(&before(session, held.hold)))
-            }
-            Mode::Nobody if blocking => {
-                session.expire(held.hold);
-                continue;
-            }
-            // A person decides from elsewhere, or the channel's deadline does.
-            Mode::Person(_) | Mode::Program(_) | Mode::Nobody => continue,
+fn decide(session: &Session, mode: &Mode, asked: &Receiver<Asked>, notes: &Mutex<Vec<String>>) {
+    loop {
+        let resolved = match asked.recv_timeout(AGE_CHECK) {
+            Ok(Asked::Held(held)) => held_now(session, mode, &held),
+            Ok(Asked::Due(holds)) => by_a_program(session, mode, &holds),
+            Err(RecvTimeoutError::Timeout) => overdue(session, mode),
+            Err(RecvTimeoutError::Disconnected) => return,
         };
         notes
             .lock()
@@ -117,15 +126,37 @@ fn decide(session: &Session, mode: &Mode, holds: &Receiver<Held>, notes: &Mutex<
     }
 }
 
-/// A hold and everything it depends on.
-fn before(session: &Session, hold: HoldId) -> Vec<HoldId> {
-    let held = session.held();
-    let mut wanted = BTreeSet::from([hold]);
-    // Dependencies are older, so one pass from the youngest finds them all.
-    for item in held.iter().rev() {
-        if wanted.contains(&item.hold) {
-            wanted.extend(item.question.depends.iter().copied());
+fn held_now(session: &Session, mode: &Mode, held: &Held) -> Resolved {
+    let blocking = held.effect.class == Class::Blocking;
+    match mode {
+        Mode::AtOnce(_) => by_a_program(session, mode, &session.needs(held.hold)),
+        Mode::Program(_) if blocking => by_a_program(session, mode, &session.needs(held.hold)),
+        Mode::Nobody if blocking => {
+            session.expire(held.hold);
+            Resolved::default()
         }
+        // A person decides from elsewhere, or the channel's deadline does.
+        Mode::Person(_) | Mode::Program(_) | Mode::Nobody => Resolved::default(),
     }
-    wanted.into_iter().collect()
+}
+
+/// Asks the oracle where that is a program; a person is not interrupted.
+fn by_a_program(session: &Session, mode: &Mode, holds: &[HoldId]) -> Resolved {
+    match mode {
+        Mode::AtOnce(oracle) | Mode::Program(oracle) => resolve(session, &**oracle, Some(holds)),
+        Mode::Person(_) | Mode::Nobody => Resolved::default(),
+    }
+}
+
+/// What was held for too long is decided, or refused when nobody decides it.
+fn overdue(session: &Session, mode: &Mode) -> Resolved {
+    let old = session.overdue();
+    if old.is_empty() {
+        return Resolved::default();
+    }
+    let resolved = by_a_program(session, mode, &old);
+    for hold in old {
+        session.expire_overdue(hold);
+    }
+    resolved
 }

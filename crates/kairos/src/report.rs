@@ -192,7 +192,12 @@ impl Report {
                 "warning" => self.warnings.extend(facts.get("text").cloned()),
                 _ => {}
             },
-            Record::Expired { .. } | Record::Told { .. } => {}
+            Record::Expired { .. }
+            | Record::Overdue { .. }
+            | Record::Policy { .. }
+            | Record::Labels { .. }
+            | Record::Relabelled { .. }
+            | Record::Told { .. } => {}
         }
     }
 

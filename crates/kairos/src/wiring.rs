@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::{Channel, Content, EventId, Incoming, Source};
-use monitor::session::{Parts, SystemChance};
+use kernel::{Channel, Content, EventId, Incoming, Relabel, Source};
+use monitor::session::{Parts, SystemChance, SystemClock};
 use monitor::{Chance as _, Session};
 use policy::Loaded;
 use sandbox::{Agent, Plan, SandboxError};
-use store::{Blobs, Log, Record, SessionDir};
+use store::{Blobs, Log, Record, SessionDir, WorkspaceLabels};
 
 use crate::control;
 use crate::deciding::{Deciding, Mode};
@@ -161,6 +161,8 @@ fn start(
         blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
         workspace: setup.identity.clone(),
         chance: Arc::new(SystemChance),
+        clock: Arc::new(SystemClock::default()),
+        labels: Some(labels_of(surroundings.place.root(), setup)?),
         recovered: None,
     });
     explaining.of(&session);
@@ -639,6 +641,16 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         .iter()
         .any(|entry| matches!(&entry.record, Record::Note { what, .. } if what == "agent ended"));
     let unknown = recovered.unknown.clone();
+    let root = dir.path().ancestors().nth(2).unwrap_or(dir.path());
+    let mut labels = labels_of(root, &setup)?;
+    if cut_off {
+        // The log is written first, so the workspace may not have been told everything.
+        for relabel in &recovered.relabelled {
+            if matches!(relabel, Relabel::Stick(..)) {
+                labels.append(relabel).map_err(Failure::new)?;
+            }
+        }
+    }
     let session = Session::new(Parts {
         policy: Arc::new(loaded.kernel.clone()),
         rules: Arc::new(loaded.rules.clone()),
@@ -647,6 +659,8 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         blobs,
         workspace: setup.identity.clone(),
         chance: Arc::new(SystemChance),
+        clock: Arc::new(SystemClock::default()),
+        labels: Some(labels),
         recovered: Some(recovered),
     });
     let trees = file_channel(&session, &setup, false)?;
@@ -666,6 +680,11 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         _trees: trees,
         _lock: lock,
     }))
+}
+
+/// What sticks to the workspace from earlier sessions.
+fn labels_of(root: &Path, setup: &Setup) -> Outcome<WorkspaceLabels> {
+    WorkspaceLabels::open(root, &setup.identity).map_err(Failure::new)
 }
 
 /// What a session that was cut off left: what is unknown is said, what waited for an answer

@@ -45,6 +45,29 @@ pub enum Refusal {
     Failed(String),
     /// Nobody was there to decide a request whose answer could not wait.
     NobodyThere(Vec<Reason>),
+    /// More would be held than the policy allows.
+    Limit(Limit),
+}
+
+/// A limit on what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// Number of holds.
+    Holds,
+    /// Sum of parked bytes.
+    Bytes,
+    /// How long a hold stays open.
+    Age,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "as many effects are held as the policy allows",
+            Self::Bytes => "as many bytes are held as the policy allows",
+            Self::Age => "it was held as long as the policy allows",
+        })
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -59,6 +82,7 @@ impl fmt::Display for Refusal {
             Self::Depends(hold) => write!(f, "it depends on {hold}, which was refused"),
             Self::Malformed(what) => write!(f, "it is malformed: {what}"),
             Self::Failed(what) => write!(f, "it could not be decided: {what}"),
+            Self::Limit(limit) => write!(f, "{limit}"),
             Self::NobodyThere(reasons) => {
                 f.write_str("nobody was there to decide it in time")?;
                 for reason in reasons {

@@ -15,6 +15,8 @@ pub mod event;
 pub mod label;
 /// Values by kind, their normal forms, and how they are found in text.
 pub mod value;
+/// Labels that stick to places, and when.
+pub mod labels;
 /// What a value derives from: trusted values, origins, `D(x, T)`.
 pub mod provenance;
 /// Sensitive tokens and the search for them in what leaves.
@@ -32,12 +34,13 @@ pub mod notice;
 /// The one entry: an input goes in, actions come out.
 pub mod step;
 
-pub use decision::{Decision, Permit, Question, Reason, Refusal};
+pub use decision::{Decision, Limit, Permit, Question, Reason, Refusal};
 pub use event::{
     Channel, Class, Content, Digest, Direction, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
     Object, Operation, Payload, Source,
 };
 pub use label::{Integrity, Level};
+pub use labels::{Label, Place, Relabel};
 pub use notice::Notice;
 pub use policy::{Party, Policy, Rules};
 pub use sensitive::{Carried, Scanner};

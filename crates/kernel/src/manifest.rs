@@ -3,8 +3,7 @@
 //! Encoded as deterministic CBOR (RFC 8949, section 4.2): definite lengths, shortest integers,
 //! map keys in bytewise order of their encoding. CBOR rather than JCS because paths and field
 //! values are bytes to us, and JCS would need every one of them to be valid Unicode text first.
-//! Incidental fields (`Date`, trace ids, ...) are left out by the channel before it fills
-//! [`Effect::fields`].
+//! Incidental fields ([`INCIDENTAL`]: `Date`, trace ids, ...) are not part of it.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -12,6 +11,23 @@ use alloc::vec::Vec;
 use minicbor::Encoder;
 
 use crate::event::{Digest, Effect, Object};
+
+/// Header and field names, lower case, that may differ between the action that was approved and
+/// the one that is carried out: they say when and by what means, not what.
+pub const INCIDENTAL: [&str; 12] = [
+    "accept-encoding",
+    "baggage",
+    "content-length",
+    "date",
+    "host",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-amzn-trace-id",
+    "x-b3-traceid",
+    "x-request-id",
+    "x-stainless-retry-count",
+];
 
 /// Sixteen bytes that the agent cannot guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +52,8 @@ pub struct Manifest<'a> {
     pub epoch: Digest,
     /// Which workspace: an identity that another one does not share.
     pub workspace: &'a str,
+    /// Digest of the principal's words when it was proposed.
+    pub task: Digest,
     /// Makes two equal actions two manifests.
     pub nonce: Nonce,
 }
@@ -55,14 +73,21 @@ impl Manifest<'_> {
         Digest::of(&self.encode())
     }
 
+    /// Digest of what it does, whichever proposal it stands for: equal for an action and its
+    /// repetition in the same workspace under the same policy. Good as an idempotency key.
+    pub fn action(&self) -> Digest {
+        let nonce = Nonce([0; 16]);
+        Digest::of(&Manifest { nonce, ..*self }.encode())
+    }
+
     fn write(
         &self,
         e: &mut Encoder<&mut Vec<u8>>,
     ) -> Result<(), minicbor::encode::Error<core::convert::Infallible>> {
         let effect = self.effect;
-        // Keys 0..=9: shortest form, ascending, which is their bytewise order.
-        e.map(10)?;
-        e.u8(0)?.str("kairos/manifest/1")?;
+        // Keys 0..=10: shortest form, ascending, which is their bytewise order.
+        e.map(11)?;
+        e.u8(0)?.str("kairos/manifest/2")?;
         e.u8(1)?.str(effect.channel.name())?;
         e.u8(2)?.str(effect.operation.name())?;
         e.u8(3)?;
@@ -96,7 +121,11 @@ impl Manifest<'_> {
         };
         e.u8(7)?;
         // Map keys of text sort by length first in their encoded form.
-        let mut fields: Vec<(&String, &String)> = effect.fields.iter().collect();
+        let mut fields: Vec<(&String, &String)> = effect
+            .fields
+            .iter()
+            .filter(|(name, _)| !INCIDENTAL.contains(&name.as_str()))
+            .collect();
         fields.sort_by(|a, b| (a.0.len(), a.0).cmp(&(b.0.len(), b.0)));
         e.map(fields.len() as u64)?;
         for (name, value) in fields {
@@ -107,6 +136,7 @@ impl Manifest<'_> {
             .bytes(&self.epoch.0)?
             .str(self.workspace)?;
         e.u8(9)?.bytes(&self.nonce.0)?;
+        e.u8(10)?.bytes(&self.task.0)?;
         Ok(())
     }
 }

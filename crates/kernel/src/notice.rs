@@ -5,7 +5,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use crate::decision::{Reason, Refusal};
+use crate::decision::{Limit, Reason, Refusal};
 use crate::event::{Effect, EventId, HoldId, Object};
 
 /// A notice for the agent.
@@ -29,6 +29,12 @@ impl Notice {
             Refusal::Depends(_) => String::from("it builds on something that was not approved"),
             Refusal::Malformed(what) => format!("it is not well formed: {what}"),
             Refusal::Failed(_) => String::from("it could not be decided"),
+            Refusal::Limit(Limit::Age) => {
+                String::from("it waited for a decision as long as the operator's policy allows")
+            }
+            Refusal::Limit(Limit::Holds | Limit::Bytes) => {
+                String::from("as much as the operator's policy allows is held for review already")
+            }
             Refusal::NobodyThere(reasons)
                 if reasons
                     .iter()

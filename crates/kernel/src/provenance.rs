@@ -6,10 +6,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{EventId, Incoming, Source};
-use crate::label::{Integrity, Level};
-use crate::policy::Policy;
+use crate::label::Level;
 use crate::sensitive::{Carried, Scanner, Sensitive};
-use crate::value::{Kind, Origin, find, normal};
+use crate::value::{Kind, KindSet, Origin, find, normal};
 
 /// At most this many origins are kept for one value; the first ones say enough.
 const ORIGINS_MAX: usize = 4;
@@ -89,24 +88,18 @@ pub struct Provenance {
     met: BTreeMap<(Kind, String), Vec<Origin>>,
     /// `S`: sensitive tokens.
     sensitive: Sensitive,
-    /// Integrity of everything read so far, combined.
-    integrity: Option<Integrity>,
 }
 
 impl Provenance {
     /// Adds what an incoming event brought.
-    pub(crate) fn learn(&mut self, policy: &Policy, event: EventId, incoming: &Incoming) {
-        let kinds = policy.trusted_kinds(&incoming.source);
-        let level = policy.sensitivity(&incoming.source);
-        let integrity = if kinds.is_empty() {
-            Integrity::Untrusted
-        } else {
-            Integrity::Trusted
-        };
-        self.integrity = Some(
-            self.integrity
-                .map_or(integrity, |sofar| sofar.meet(integrity)),
-        );
+    /// Its source, and what sticks to its place, are trusted for `kinds` and have `level`.
+    pub(crate) fn learn(
+        &mut self,
+        kinds: KindSet,
+        level: Level,
+        event: EventId,
+        incoming: &Incoming,
+    ) {
         let Ok(text) = core::str::from_utf8(&incoming.content.bytes) else {
             if level > Level::Public {
                 // Another encoding than UTF-8 is text all the same, as far as it is ASCII.
@@ -199,11 +192,6 @@ impl Provenance {
     /// Adds the mark of a stub the agent is about to be given.
     pub(crate) fn mark(&mut self, hold: crate::event::HoldId, mark: String) {
         self.sensitive.add_mark(hold, &mark);
-    }
-
-    /// Integrity of everything read so far.
-    pub fn integrity(&self) -> Integrity {
-        self.integrity.unwrap_or(Integrity::Trusted)
     }
 
     /// Whether a source's content was met (for explanations).

@@ -1,13 +1,14 @@
-//! Holds, what they depend on, and how they resolve together. The connected parts of the
-//! dependency graph are the open scopes.
+//! Holds, what they depend on, and how they resolve together. Holds form a graph without cycles,
+//! because a hold depends on older ones only; its connected parts are the open scopes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::decision::Question;
-use crate::event::{Digest, Effect, HoldId};
-use crate::manifest::Nonce;
+use crate::event::{Class, Digest, Effect, HoldId};
+use crate::manifest::{Manifest, Nonce};
+use crate::policy::Policy;
 
 /// A deferred effect waiting for its verdict.
 #[derive(Clone, Debug)]
@@ -20,14 +21,40 @@ pub struct Hold {
     pub manifest: Digest,
     /// Its nonce, which is also the mark of its stub.
     pub nonce: Nonce,
+    /// Digest of the principal's words when it was proposed.
+    pub task: Digest,
     /// The oracle that released it, and why, while it waits for what it depends on.
     pub endorsed: Option<(String, String)>,
+    /// Whether it waits for everything of its kind that was open before it, so that waiting for it
+    /// is waiting for all of that.
+    pub covers: bool,
+}
+
+impl Hold {
+    /// Digest of its manifest under a policy and in a workspace.
+    pub fn digest(&self, policy: &Policy, workspace: &str) -> Digest {
+        Manifest {
+            effect: &self.effect,
+            epoch: policy.epoch,
+            workspace,
+            task: self.task,
+            nonce: self.nonce,
+        }
+        .digest()
+    }
+
+    fn is_decided(&self) -> bool {
+        self.endorsed.is_some() || !self.question.needs_oracle
+    }
 }
 
 /// All open holds of a session, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Holds {
     open: BTreeMap<HoldId, Hold>,
+    /// Who waits for a hold directly.
+    waiting: BTreeMap<HoldId, BTreeSet<HoldId>>,
+    bytes: u64,
 }
 
 impl Holds {
@@ -37,7 +64,7 @@ impl Holds {
     }
 
     /// Oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Hold> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Hold> {
         self.open.values()
     }
 
@@ -51,72 +78,159 @@ impl Holds {
         self.open.is_empty()
     }
 
+    /// Sum of the parked bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// A hold and everything that depends on it, oldest first.
     pub fn dependents(&self, hold: HoldId) -> Vec<HoldId> {
-        // A hold depends on older ones only, so one pass in order finds the closure.
-        let mut found = BTreeSet::from([hold]);
-        for (name, held) in &self.open {
-            if held.question.depends.iter().any(|on| found.contains(on)) {
-                found.insert(*name);
-            }
-        }
-        found.into_iter().collect()
+        self.closure(hold, |on| {
+            self.waiting.get(&on).into_iter().flatten().copied()
+        })
+    }
+
+    /// A hold and everything it depends on, oldest first: what has to be resolved for it.
+    pub fn needs(&self, hold: HoldId) -> Vec<HoldId> {
+        self.closure(hold, |of| self.waits_for(of))
     }
 
     /// The open scopes: holds that are connected by dependency, each oldest first.
     pub fn scopes(&self) -> Vec<Vec<HoldId>> {
-        let mut scope_of: BTreeMap<HoldId, HoldId> = BTreeMap::new();
-        for (name, held) in &self.open {
-            let mut root = *name;
-            let touched: Vec<HoldId> = held
-                .question
-                .depends
-                .iter()
-                .filter_map(|on| scope_of.get(on).copied())
-                .collect();
-            if let Some(oldest) = touched.iter().min() {
-                root = *oldest;
+        let mut seen = BTreeSet::new();
+        let mut scopes = Vec::new();
+        for hold in self.open.keys() {
+            if seen.contains(hold) {
+                continue;
             }
-            for scope in scope_of.values_mut() {
-                if touched.contains(scope) {
-                    *scope = root;
-                }
+            let scope = self.closure(*hold, |of| {
+                let dependents = self.waiting.get(&of).into_iter().flatten().copied();
+                self.waits_for(of).chain(dependents)
+            });
+            seen.extend(scope.iter().copied());
+            scopes.push(scope);
+        }
+        scopes
+    }
+
+    /// What an effect that waits for everything before it has to wait for: the youngest holds, up
+    /// to one that waits for the others itself. With `staged` also for staged changes.
+    pub(crate) fn before(&self, staged: bool) -> Vec<HoldId> {
+        let mut found = Vec::new();
+        for held in self.open.values().rev() {
+            let is_staged = held.effect.class == Class::Stageable;
+            if is_staged && !staged {
+                continue;
             }
-            scope_of.insert(*name, root);
+            found.push(held.question.hold);
+            let reads = held.effect.operation.reads_only();
+            if held.covers && (!reads || !staged) {
+                break;
+            }
         }
-        let mut scopes: BTreeMap<HoldId, Vec<HoldId>> = BTreeMap::new();
-        for (name, scope) in scope_of {
-            scopes.entry(scope).or_default().push(name);
-        }
-        scopes.into_values().collect()
+        found
     }
 
     pub(crate) fn insert(&mut self, hold: Hold) {
-        self.open.insert(hold.question.hold, hold);
-    }
-
-    pub(crate) fn remove(&mut self, hold: HoldId) -> Option<Hold> {
-        self.open.remove(&hold)
-    }
-
-    pub(crate) fn endorse(&mut self, hold: HoldId, oracle: String, reason: String) {
-        if let Some(held) = self.open.get_mut(&hold) {
-            held.endorsed = Some((oracle, reason));
+        let name = hold.question.hold;
+        for on in &hold.question.depends {
+            self.waiting.entry(*on).or_default().insert(name);
         }
+        self.bytes = self.bytes.saturating_add(hold.effect.payload.bytes);
+        self.open.insert(name, hold);
     }
 
-    /// The oldest hold that may be committed now.
-    pub(crate) fn next_ready(&self) -> Option<HoldId> {
+    /// Takes a hold out. What waited for it and is still open waits for it no more.
+    pub(crate) fn remove(&mut self, hold: HoldId) -> Option<Hold> {
+        let held = self.open.remove(&hold)?;
+        self.bytes = self.bytes.saturating_sub(held.effect.payload.bytes);
+        for on in &held.question.depends {
+            if let Some(waiting) = self.waiting.get_mut(on) {
+                waiting.remove(&hold);
+                if waiting.is_empty() {
+                    self.waiting.remove(on);
+                }
+            }
+        }
+        for waiting in self.waiting.remove(&hold).into_iter().flatten() {
+            if let Some(other) = self.open.get_mut(&waiting) {
+                other.question.depends.retain(|on| *on != hold);
+            }
+        }
+        Some(held)
+    }
+
+    /// Takes a hold out that nobody decided. What waited for it waits for what it waited for.
+    pub(crate) fn withdraw(&mut self, hold: HoldId) -> Option<Hold> {
+        let waiting: Vec<HoldId> = self
+            .waiting
+            .get(&hold)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect();
+        let held = self.remove(hold)?;
+        let inherited: Vec<HoldId> = held
+            .question
+            .depends
+            .iter()
+            .copied()
+            .filter(|on| self.open.contains_key(on))
+            .collect();
+        for name in waiting {
+            let Some(other) = self.open.get_mut(&name) else {
+                continue;
+            };
+            for on in &inherited {
+                if let Err(place) = other.question.depends.binary_search(on) {
+                    other.question.depends.insert(place, *on);
+                    self.waiting.entry(*on).or_default().insert(name);
+                }
+            }
+        }
+        Some(held)
+    }
+
+    pub(crate) fn find_mut(&mut self, hold: HoldId) -> Option<&mut Hold> {
+        self.open.get_mut(&hold)
+    }
+
+    /// Holds that wait directly for this one.
+    pub(crate) fn waiting_for(&self, hold: HoldId) -> Vec<HoldId> {
+        self.waiting
+            .get(&hold)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    /// Whether it may be committed now: decided, and nothing it depends on is open.
+    pub(crate) fn is_ready(&self, hold: HoldId) -> bool {
         self.open
-            .values()
-            .find(|held| {
-                (held.endorsed.is_some() || !held.question.needs_oracle)
-                    && held
-                        .question
-                        .depends
-                        .iter()
-                        .all(|on| !self.open.contains_key(on))
-            })
-            .map(|held| held.question.hold)
+            .get(&hold)
+            .is_some_and(|held| held.is_decided() && self.waits_for(hold).next().is_none())
+    }
+
+    fn waits_for(&self, hold: HoldId) -> impl Iterator<Item = HoldId> + '_ {
+        self.open
+            .get(&hold)
+            .into_iter()
+            .flat_map(|held| held.question.depends.iter().copied())
+            .filter(|on| self.open.contains_key(on))
+    }
+
+    fn closure<I: Iterator<Item = HoldId>>(
+        &self,
+        hold: HoldId,
+        next: impl Fn(HoldId) -> I,
+    ) -> Vec<HoldId> {
+        let mut found = BTreeSet::from([hold]);
+        let mut ahead = alloc::vec![hold];
+        while let Some(at) = ahead.pop() {
+            ahead.extend(next(at).filter(|name| found.insert(*name)));
+        }
+        found.retain(|name| self.open.contains_key(name));
+        found.into_iter().collect()
     }
 }

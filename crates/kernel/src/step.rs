@@ -1,16 +1,18 @@
 //! The one entry. An input goes in, actions come out; nothing else changes the state.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::decision::{Decision, Permit, Question, Reason, Refusal};
-use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming};
-use crate::manifest::{Manifest, Nonce};
+use crate::decision::{Decision, Limit, Permit, Question, Reason, Refusal};
+use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Source};
+use crate::labels::{self, Label, Labels, Place, Relabel};
+use crate::manifest::Nonce;
 use crate::notice::Notice;
 use crate::policy::{Policy, Rules, Speculation};
 use crate::provenance::Provenance;
 use crate::scope::{Hold, Holds};
+use crate::value::KindSet;
 
 /// What can happen.
 #[derive(Clone, Debug)]
@@ -66,6 +68,20 @@ pub enum Input {
         /// Which hold.
         hold: HoldId,
     },
+    /// A hold was open for longer than the policy allows and is still not decided.
+    Overdue {
+        /// The event's number.
+        event: EventId,
+        /// Which hold.
+        hold: HoldId,
+    },
+    /// Labels that stick to the workspace from before.
+    Labels(Vec<(Place, Label)>),
+    /// The policy was replaced: what is open is decided again, under the one at hand.
+    Reconsider {
+        /// The event's number.
+        event: EventId,
+    },
 }
 
 /// An oracle's answer.
@@ -111,15 +127,40 @@ pub enum Action {
     },
     /// A hold is gone because the agent took it back.
     Withdrawn(HoldId),
+    /// The effect released or committed with it changes a label, to be kept with the workspace
+    /// before the effect happens.
+    Label(Relabel),
+    /// A limit is reached: these holds have to be resolved now, not at the end.
+    Due {
+        /// Which, oldest first.
+        holds: Vec<HoldId>,
+        /// Which limit.
+        limit: Limit,
+    },
     /// The input was not acted upon, and why (an unknown hold, a stale digest).
     Ignored(String),
 }
 
 /// Everything the kernel remembers of a session.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct State {
     provenance: Provenance,
     holds: Holds,
+    labels: Labels,
+    made_from: KindSet,
+    task: Digest,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            provenance: Provenance::default(),
+            holds: Holds::default(),
+            labels: Labels::default(),
+            made_from: KindSet::ALL,
+            task: Digest::default(),
+        }
+    }
 }
 
 impl State {
@@ -131,6 +172,21 @@ impl State {
     /// What is held.
     pub fn holds(&self) -> &Holds {
         &self.holds
+    }
+
+    /// Which labels stick to which places.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Takes over a label from before; the same as [`Input::Labels`].
+    pub fn stick(&mut self, place: Place, label: Label) {
+        self.labels.apply(&Relabel::Stick(place, label));
+    }
+
+    /// The kinds that everything read so far was trusted for: integrity of what the agent makes.
+    pub fn made_from(&self) -> KindSet {
+        self.made_from
     }
 }
 
@@ -144,7 +200,7 @@ pub fn step(
 ) -> Vec<Action> {
     match input {
         Input::Incoming { event, incoming } => {
-            state.provenance.learn(policy, event, &incoming);
+            learn(state, policy, event, &incoming);
             Vec::new()
         }
         Input::Propose {
@@ -152,13 +208,15 @@ pub fn step(
             effect,
             nonce,
             in_doubt,
-        } => propose(
-            state,
-            policy,
-            rules,
-            workspace,
-            (event, effect, nonce, in_doubt),
-        ),
+        } => {
+            let proposal = Proposal {
+                event,
+                effect,
+                nonce,
+                in_doubt,
+            };
+            propose(state, policy, rules, workspace, proposal)
+        }
         Input::Verdict {
             hold,
             manifest,
@@ -167,38 +225,98 @@ pub fn step(
             reason,
             ..
         } => match state.holds.find(hold) {
-            None => ignored(hold, "there is no such hold, or it is resolved"),
+            None => ignored(hold, UNKNOWN),
             Some(held) if held.manifest != manifest => ignored(
                 hold,
                 "it changed after the oracle saw it; the answer is void",
             ),
+            // An approval is good for one policy and one workspace.
+            Some(held)
+                if verdict == Verdict::Release && manifest != held.digest(policy, workspace) =>
+            {
+                ignored(
+                    hold,
+                    "it was held under another policy or in another workspace; the answer is void",
+                )
+            }
             Some(held) if !held.question.needs_oracle && verdict == Verdict::Release => {
                 ignored(hold, "it only waits for what it depends on")
             }
             Some(_) => match verdict {
                 Verdict::Release => {
-                    state.holds.endorse(hold, oracle, reason);
-                    commit_ready(state)
+                    if let Some(held) = state.holds.find_mut(hold) {
+                        held.endorsed = Some((oracle, reason));
+                    }
+                    commit_ready(state, [hold])
                 }
                 Verdict::Refuse => abort(state, hold, Refusal::Oracle { oracle, reason }),
             },
         },
-        Input::Withdraw { hold, .. } => match state.holds.remove(hold) {
-            None => ignored(hold, "there is no such hold, or it is resolved"),
-            Some(_) => {
-                let mut actions = alloc::vec![Action::Withdrawn(hold)];
-                actions.extend(commit_ready(state));
-                actions
+        Input::Withdraw { hold, .. } => {
+            let waiting = state.holds.waiting_for(hold);
+            match state.holds.withdraw(hold) {
+                None => ignored(hold, UNKNOWN),
+                Some(_) => {
+                    state.labels.discard(hold);
+                    let mut actions = alloc::vec![Action::Withdrawn(hold)];
+                    actions.extend(commit_ready(state, waiting));
+                    actions
+                }
             }
-        },
+        }
         Input::Expire { hold, .. } => match state.holds.find(hold) {
-            None => ignored(hold, "there is no such hold, or it is resolved"),
+            None => ignored(hold, UNKNOWN),
             Some(held) => {
                 let reasons = held.question.reasons.clone();
                 abort(state, hold, Refusal::NobodyThere(reasons))
             }
         },
+        Input::Overdue { hold, .. } => match state.holds.find(hold) {
+            None => ignored(hold, UNKNOWN),
+            Some(_) => abort(state, hold, Refusal::Limit(Limit::Age)),
+        },
+        Input::Labels(labels) => {
+            for (place, label) in labels {
+                state.stick(place, label);
+            }
+            Vec::new()
+        }
+        Input::Reconsider { .. } => reconsider(state, policy, rules, workspace),
     }
+}
+
+const UNKNOWN: &str = "there is no such hold, or it is resolved";
+
+/// Content reached the agent: what its source is trusted for, and what sticks to its place, say
+/// what it adds to what is known.
+fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming) {
+    let label = match &incoming.source {
+        Source::Location { tree, path } => state.labels.of(tree, path),
+        _ => Label::CLEAN,
+    };
+    let kinds = policy
+        .trusted_kinds(&incoming.source)
+        .intersection(label.trusted);
+    let level = policy.sensitivity(&incoming.source).join(label.level);
+    if incoming.source == Source::Task {
+        let mut both = [0; 64];
+        let (before, words) = both.split_at_mut(32);
+        before.copy_from_slice(&state.task.0);
+        words.copy_from_slice(&incoming.content.digest.0);
+        state.task = Digest::of(&both);
+    }
+    // What a model says is made from what it was shown, which was counted then.
+    if !matches!(incoming.source, Source::Model(_)) {
+        state.made_from = state.made_from.intersection(kinds);
+    }
+    state.provenance.learn(kinds, level, event, incoming);
+}
+
+struct Proposal {
+    event: EventId,
+    effect: Effect,
+    nonce: Nonce,
+    in_doubt: bool,
 }
 
 fn propose(
@@ -206,30 +324,57 @@ fn propose(
     policy: &Policy,
     rules: &dyn Rules,
     workspace: &str,
-    (event, effect, nonce, in_doubt): (EventId, Effect, Nonce, bool),
+    proposal: Proposal,
 ) -> Vec<Action> {
-    let depends = dependencies(state, policy, &effect);
-    let manifest = Manifest {
-        effect: &effect,
-        epoch: policy.epoch,
-        workspace,
+    let Proposal {
+        event,
+        effect,
         nonce,
-    }
-    .digest();
-    let decision = match policy.decide(rules, &effect, &state.provenance, &depends) {
+        in_doubt,
+    } = proposal;
+    let depends = dependencies(state, policy, &effect);
+    let waits = effect.class != Class::Stageable;
+    let mut held = Hold {
+        question: Question {
+            hold: HoldId(event.0),
+            reasons: Vec::new(),
+            depends,
+            needs_oracle: true,
+        },
+        effect,
+        manifest: Digest::default(),
+        nonce,
+        task: state.task,
+        endorsed: None,
+        covers: waits && policy.speculation == Speculation::Conservative,
+    };
+    held.manifest = held.digest(policy, workspace);
+    let depends = &held.question.depends;
+    let decision = match policy.decide(rules, &held.effect, &state.provenance, depends) {
         Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
+        Decision::Defer(reasons) => match full(state, policy) {
+            Some(limit) => Decision::Refuse(Refusal::Limit(limit)),
+            None => Decision::Defer(reasons),
+        },
         decision => decision,
     };
+    let level = state.provenance.level_of(&held.effect.carries);
+    let relabel = labels::relabel(&held.effect, state.made_from, level);
     match decision {
         Decision::Release(why) => {
-            alloc::vec![Action::Release(Permit::new(
+            let mut actions = alloc::vec![Action::Release(Permit::new(
                 event,
-                manifest,
+                held.manifest,
                 why.to_string()
-            ))]
+            ))];
+            if let Some(relabel) = relabel {
+                state.labels.apply(&relabel);
+                actions.push(Action::Label(relabel));
+            }
+            actions
         }
         Decision::Refuse(refusal) => {
-            let notice = Notice::refused(event, &effect, &refusal);
+            let notice = Notice::refused(event, &held.effect, &refusal);
             alloc::vec![Action::Refuse {
                 event,
                 refusal,
@@ -237,31 +382,89 @@ fn propose(
             }]
         }
         Decision::Defer(reasons) => {
-            let needs_oracle = reasons
-                .iter()
-                .any(|reason| !matches!(reason, Reason::After(_)));
-            let hold = HoldId(event.0);
-            let question = Question {
-                hold,
-                reasons,
-                depends,
-                needs_oracle,
-            };
-            state.provenance.mark(hold, nonce.mark());
-            state.holds.insert(Hold {
-                question: question.clone(),
-                effect,
-                manifest,
-                nonce,
-                endorsed: None,
-            });
-            alloc::vec![Action::Hold(question)]
+            held.question.needs_oracle = need_oracle(&reasons);
+            held.question.reasons = reasons;
+            let question = held.question.clone();
+            state.provenance.mark(question.hold, nonce.mark());
+            if let Some(relabel) = relabel {
+                state.labels.hold(question.hold, relabel);
+            }
+            state.holds.insert(held);
+            let mut actions = alloc::vec![Action::Hold(question)];
+            if let Some(limit) = full(state, policy) {
+                let holds = state.holds.iter().map(|held| held.question.hold).collect();
+                actions.push(Action::Due { holds, limit });
+            }
+            actions
         }
     }
 }
 
+/// Whether as much is held as the policy allows.
+fn full(state: &State, policy: &Policy) -> Option<Limit> {
+    let limits = &policy.limits;
+    if state.holds.len() as u64 >= limits.holds_max {
+        Some(Limit::Holds)
+    } else if state.holds.bytes() >= limits.bytes_max {
+        Some(Limit::Bytes)
+    } else {
+        None
+    }
+}
+
+fn need_oracle(reasons: &[Reason]) -> bool {
+    reasons
+        .iter()
+        .any(|reason| !matches!(reason, Reason::After(_)))
+}
+
+/// Another policy: it may forbid what is held, vouch for it, or ask again. No approval given
+/// under the old one counts.
+fn reconsider(
+    state: &mut State,
+    policy: &Policy,
+    rules: &dyn Rules,
+    workspace: &str,
+) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let open: Vec<HoldId> = state.holds.iter().map(|held| held.question.hold).collect();
+    for hold in open {
+        let Some(held) = state.holds.find(hold) else {
+            continue;
+        };
+        let waits: Vec<HoldId> = held
+            .question
+            .depends
+            .iter()
+            .copied()
+            .filter(|on| state.holds.find(*on).is_some())
+            .collect();
+        let in_doubt = held.question.reasons.contains(&Reason::Recovered);
+        let reasons = match policy.decide(rules, &held.effect, &state.provenance, &waits) {
+            Decision::Refuse(refusal) => {
+                actions.extend(abort(state, hold, refusal));
+                continue;
+            }
+            Decision::Release(_) if in_doubt => alloc::vec![Reason::Recovered],
+            Decision::Release(_) => Vec::new(),
+            Decision::Defer(reasons) => reasons,
+        };
+        if let Some(held) = state.holds.find_mut(hold) {
+            held.question.needs_oracle = need_oracle(&reasons);
+            held.question.reasons = reasons;
+            held.endorsed = None;
+            held.manifest = held.digest(policy, workspace);
+        }
+    }
+    let open: Vec<HoldId> = state.holds.iter().map(|held| held.question.hold).collect();
+    actions.extend(commit_ready(state, open));
+    actions
+}
+
 /// What an effect builds on: holds whose staged state or stub it saw, whose mark it carries, and,
-/// when it is irreversible under conservative speculation, everything still open.
+/// when it is irreversible under conservative speculation, what came before it and is still open.
+/// What only asks waits for held requests, whose effect it could have seen; what changes something
+/// out there waits for staged changes as well.
 fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> {
     let irreversible = effect.class != Class::Stageable;
     if irreversible && policy.effect_is_internal(effect) {
@@ -270,13 +473,8 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
     let mut depends: Vec<HoldId> = effect.saw.clone();
     depends.extend(effect.carries.marks());
     if irreversible && policy.speculation == Speculation::Conservative {
-        depends.extend(
-            state
-                .holds
-                .iter()
-                .filter(|h| h.effect.class != Class::Stageable)
-                .map(|h| h.question.hold),
-        );
+        let changes = !effect.operation.reads_only();
+        depends.extend(state.holds.before(changes));
     }
     depends.retain(|hold| state.holds.find(*hold).is_some());
     depends.sort_unstable();
@@ -284,30 +482,39 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
     depends
 }
 
-/// Commits every hold that is endorsed, or vouched for, and waits for nothing any more.
-fn commit_ready(state: &mut State) -> Vec<Action> {
+/// Commits those of the holds that are decided and wait for nothing any more, and then what waited
+/// for them, oldest first.
+fn commit_ready(state: &mut State, holds: impl IntoIterator<Item = HoldId>) -> Vec<Action> {
     let mut actions = Vec::new();
-    while let Some(hold) = state.holds.next_ready() {
+    let mut ahead: BTreeSet<HoldId> = holds.into_iter().collect();
+    while let Some(hold) = ahead.pop_first() {
+        if !state.holds.is_ready(hold) {
+            continue;
+        }
+        ahead.extend(state.holds.waiting_for(hold));
         if let Some(held) = state.holds.remove(hold) {
             let why = match held.endorsed {
                 Some((oracle, reason)) => alloc::format!("{oracle}: {reason}"),
                 None => "policy, after what it waited for was released".to_string(),
             };
             let permit = Permit::new(EventId(hold.0), held.manifest, why);
+            actions.extend(state.labels.commit(hold).map(Action::Label));
             actions.push(Action::Commit { hold, permit });
         }
     }
     actions
 }
 
-/// Aborts a hold and everything that depends on it, then commits what waits for nothing any more.
+/// Aborts a hold and everything that depends on it, and nothing else. What is left depended on
+/// none of them, so nothing becomes ready by this.
 fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
+    let mut own = Some(refusal);
     let mut actions = Vec::new();
-    let mut reasons: BTreeMap<HoldId, Refusal> = BTreeMap::new();
-    reasons.insert(hold, refusal);
     for doomed in state.holds.dependents(hold) {
         if let Some(held) = state.holds.remove(doomed) {
-            let refusal = reasons.remove(&doomed).unwrap_or(Refusal::Depends(hold));
+            state.labels.discard(doomed);
+            // Dependents are younger, so the first one is the hold itself.
+            let refusal = own.take().unwrap_or(Refusal::Depends(hold));
             let notice = Notice::refused(EventId(doomed.0), &held.effect, &refusal);
             actions.push(Action::Abort {
                 hold: doomed,
@@ -316,7 +523,6 @@ fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
             });
         }
     }
-    actions.extend(commit_ready(state));
     actions
 }
 

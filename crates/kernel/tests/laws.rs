@@ -152,6 +152,7 @@ fn run(moves: &[Move], speculation: Speculation) -> String {
     let mut open: BTreeSet<HoldId> = BTreeSet::new();
     let mut permitted: BTreeSet<EventId> = BTreeSet::new();
     let mut gone: BTreeSet<HoldId> = BTreeSet::new();
+    let mut waits_for = Vec::new();
     for (index, item) in moves.iter().enumerate() {
         let event = EventId(index as u64 + 1);
         let pick = |which: u8| {
@@ -171,7 +172,18 @@ fn run(moves: &[Move], speculation: Speculation) -> String {
                     "evil.example"
                 };
                 let mut effect = request("/x", host, class, Carried::nothing());
+                if class == Class::Blocking {
+                    effect.operation = Operation::Request("GET".into());
+                }
                 effect.saw = saw.and_then(pick).into_iter().collect();
+                waits_for.clone_from(&effect.saw);
+                if class != Class::Stageable && speculation == Speculation::Conservative {
+                    let changes = !effect.operation.reads_only();
+                    waits_for.extend(state.holds().iter().filter_map(|held| {
+                        let staged = held.effect.class == Class::Stageable;
+                        (changes || !staged).then_some(held.question.hold)
+                    }));
+                }
                 Input::Propose {
                     event,
                     effect,
@@ -256,10 +268,14 @@ fn run(moves: &[Move], speculation: Speculation) -> String {
                     gone.insert(hold);
                 }
                 Action::Hold(question) => {
-                    depends.insert(question.hold, question.depends.clone());
+                    // In full, where the kernel leaves out what waits for another anyway.
+                    depends.insert(question.hold, std::mem::take(&mut waits_for));
                     open.insert(question.hold);
                 }
-                Action::Refuse { .. } | Action::Ignored(_) => {}
+                Action::Refuse { .. }
+                | Action::Ignored(_)
+                | Action::Label(_)
+                | Action::Due { .. } => {}
             }
         }
         if let Some(hold) = refused {
@@ -373,7 +389,7 @@ proptest! {
     fn a_manifest_names_exactly_one_action(a in "[a-z/]{1,12}", b in "[a-z/]{1,12}", n in any::<[u8; 16]>(), m in any::<[u8; 16]>()) {
         let digest = |path: &str, nonce: [u8; 16], workspace: &str| {
             let effect = request(path, "good.example", Class::Stallable, Carried::nothing());
-            Manifest { effect: &effect, epoch: Digest::default(), workspace, nonce: Nonce(nonce) }.digest()
+            Manifest { effect: &effect, epoch: Digest::default(), workspace, task: Digest::default(), nonce: Nonce(nonce) }.digest()
         };
         prop_assert_eq!(digest(&a, n, "w") == digest(&b, n, "w"), a == b);
         prop_assert_eq!(digest(&a, n, "w") == digest(&a, m, "w"), n == m);

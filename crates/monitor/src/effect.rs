@@ -106,9 +106,19 @@ pub(crate) fn propose(
         session.workspace(),
         input,
     );
-    let Some(action) = actions.into_iter().next() else {
+    let mut actions = actions.into_iter();
+    let Some(action) = actions.next() else {
         return failed("the kernel did not answer", event, &effect);
     };
+    let mut due = None;
+    let mut relabel = None;
+    for more in actions {
+        match more {
+            Action::Label(change) => relabel = Some(change),
+            Action::Due { holds, limit } => due = Some((holds, limit)),
+            _ => {}
+        }
+    }
 
     // Record. Nothing acts before this.
     let manifest = match &action {
@@ -143,6 +153,11 @@ pub(crate) fn propose(
     if let Err(error) = core.append(&record) {
         take_back(&mut core);
         return failed(&error.to_string(), event, &effect);
+    }
+    if let Some(relabel) = &relabel
+        && let Err(why) = core.relabel(event, relabel)
+    {
+        return failed(&why, event, &effect);
     }
     core.trace.push(format!(
         "{} out: {} {}: {decision}",
@@ -182,6 +197,7 @@ pub(crate) fn propose(
                 return failed(&error.to_string(), event, &effect);
             }
             core.parked.insert(question.hold, parked);
+            core.opened_ms.insert(question.hold, session.now_ms());
             core.scanner = None;
             let Some(held) = core.state.holds().find(question.hold).map(|h| core.held(h)) else {
                 return failed("the kernel lost a hold", event, &effect);
@@ -189,6 +205,9 @@ pub(crate) fn propose(
             on_hold(&held);
             drop(core);
             session.tell(&Happening::Held(Box::new(held.clone())));
+            if let Some((holds, limit)) = due {
+                session.tell(&Happening::Due { holds, limit });
+            }
             Outcome::Held(held)
         }
         Action::Refuse {
@@ -267,6 +286,27 @@ pub(crate) fn expire(session: &Session, hold: HoldId) {
     });
 }
 
+pub(crate) fn overdue(session: &Session, hold: HoldId) {
+    let _ = resolve(session, |event| {
+        let record = Record::Overdue {
+            event: event.0,
+            hold: hold.to_string(),
+        };
+        (record, Input::Overdue { event, hold })
+    });
+}
+
+pub(crate) fn reconsider(session: &Session) -> Result<(), String> {
+    let epoch = session.policy().epoch.hex();
+    resolve(session, |event| {
+        let record = Record::Policy {
+            event: event.0,
+            epoch,
+        };
+        (record, Input::Reconsider { event })
+    })
+}
+
 pub(crate) fn done(session: &Session, event: EventId, result: Result<String, String>) {
     let (ok, what) = match result {
         Ok(what) => (true, what),
@@ -302,10 +342,15 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
     core.append(&record).map_err(|e| e.to_string())?;
     // Only the hold itself and what depends on it can be resolved by this.
     let touched = match &input {
-        Input::Verdict { hold, .. } | Input::Withdraw { hold, .. } | Input::Expire { hold, .. } => {
-            core.state.holds().dependents(*hold)
+        Input::Verdict { hold, .. }
+        | Input::Withdraw { hold, .. }
+        | Input::Expire { hold, .. }
+        | Input::Overdue { hold, .. } => core.state.holds().dependents(*hold),
+        Input::Reconsider { .. } => {
+            let holds = core.state.holds().iter();
+            holds.map(|held| held.question.hold).collect()
         }
-        Input::Incoming { .. } | Input::Propose { .. } => Vec::new(),
+        Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => Vec::new(),
     };
     let before: Vec<Held> = touched
         .iter()
@@ -325,13 +370,14 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
     let mut carry = Vec::new();
     for action in actions {
         match action {
+            Action::Label(relabel) => core.relabel(event, &relabel)?,
             Action::Commit { hold, permit } => {
                 let Core { ledger, log, .. } = &mut *core;
                 let lease = ledger.spend(log, permit).map_err(|error| {
                     core.failed.get_or_insert_with(|| error.to_string());
                     error.to_string()
                 })?;
-                core.parked.remove(&hold);
+                core.forget(hold);
                 if let Some(held) = find(hold) {
                     carry.push(Carry::Commit(held, lease));
                 }
@@ -346,20 +392,20 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
                     why: refusal.to_string(),
                 })
                 .map_err(|e| e.to_string())?;
-                core.parked.remove(&hold);
+                core.forget(hold);
                 if let Some(held) = find(hold) {
                     carry.push(Carry::Abort(held, refusal, notice));
                 }
             }
             Action::Withdrawn(hold) => {
-                core.parked.remove(&hold);
+                core.forget(hold);
                 carry.push(Carry::Withdrawn(hold));
             }
             Action::Ignored(why) => ignored = Some(why),
-            Action::Release(_) | Action::Refuse { .. } | Action::Hold(_) => {}
+            Action::Release(_) | Action::Refuse { .. } | Action::Hold(_) | Action::Due { .. } => {}
         }
     }
-    core.log.sync().map_err(|e| e.to_string())?;
+    core.sync()?;
     drop(core);
 
     for item in carry {

@@ -12,5 +12,5 @@ pub mod session;
 /// Asking oracles about what is held.
 pub mod resolve;
 
-pub use ports::{Answer, Chance, Channel, Happening, Judgement, Oracle, View, ViewHold};
+pub use ports::{Answer, Chance, Channel, Clock, Happening, Judgement, Oracle, View, ViewHold};
 pub use session::{Held, Outcome, Session};

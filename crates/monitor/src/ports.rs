@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kernel::{Digest, Effect, EventId, HoldId, Level, Notice, Origin, Reason, Refusal, Verdict};
+use kernel::{
+    Digest, Effect, EventId, HoldId, Level, Limit, Notice, Origin, Reason, Refusal, Verdict,
+};
 use store::Lease;
 
 use crate::session::Held;
@@ -133,6 +135,19 @@ pub enum Happening {
     },
     /// A hold is gone because the agent took it back.
     Withdrawn(HoldId),
+    /// A limit on what is held is reached: these holds have to be resolved now.
+    Due {
+        /// Which, oldest first.
+        holds: Vec<HoldId>,
+        /// Which limit.
+        limit: Limit,
+    },
+}
+
+/// What time it is.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since some fixed moment; never less than before.
+    fn now_ms(&self) -> u64;
 }
 
 /// A source of chance the agent cannot guess.

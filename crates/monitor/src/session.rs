@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Instant;
 
 use kernel::manifest::Nonce;
 use kernel::policy::{Policy, Rules};
 use kernel::{
-    Digest, Effect, EventId, HoldId, Incoming, Level, Notice, Origin, Question, Refusal, Scanner,
-    State, Verdict,
+    Digest, Effect, EventId, HoldId, Incoming, Level, Notice, Origin, Question, Refusal, Relabel,
+    Scanner, State, Verdict,
 };
-use store::{Blobs, Lease, Log, LogError, Parked, Record, Recovered, SessionDir};
+use store::{Blobs, Lease, Log, LogError, Parked, Record, Recovered, SessionDir, WorkspaceLabels};
 
 use crate::effect;
-use crate::ports::{Chance, Channel, Happening};
+use crate::ports::{Chance, Channel, Clock, Happening};
 
 /// A hold as adapters and reviewers see it.
 #[derive(Clone, Debug)]
@@ -72,6 +73,10 @@ pub struct Parts {
     pub workspace: String,
     /// Where chance comes from.
     pub chance: Arc<dyn Chance>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where labels are kept with the workspace; without it they last as long as the session.
+    pub labels: Option<WorkspaceLabels>,
     /// What an earlier process left, if any.
     pub recovered: Option<Recovered>,
 }
@@ -88,6 +93,7 @@ pub struct Session {
     dir: SessionDir,
     workspace: String,
     chance: Arc<dyn Chance>,
+    clock: Arc<dyn Clock>,
     channels: RwLock<BTreeMap<kernel::Channel, Arc<dyn Channel>>>,
     listeners: RwLock<Vec<Listener>>,
     before: RwLock<Vec<Hook>>,
@@ -99,6 +105,8 @@ pub(crate) struct Core {
     pub(crate) ledger: store::ledger::Ledger,
     pub(crate) next_event: u64,
     pub(crate) parked: BTreeMap<HoldId, Parked>,
+    pub(crate) opened_ms: BTreeMap<HoldId, u64>,
+    pub(crate) labels: Option<WorkspaceLabels>,
     pub(crate) scanner: Option<Scanner>,
     /// Set when the log failed: from then on nothing is released.
     pub(crate) failed: Option<String>,
@@ -117,6 +125,8 @@ impl Session {
             blobs,
             workspace,
             chance,
+            clock,
+            labels,
             recovered,
         } = parts;
         let mut core = Core {
@@ -125,6 +135,8 @@ impl Session {
             ledger: store::ledger::Ledger::default(),
             next_event: 1,
             parked: BTreeMap::new(),
+            opened_ms: BTreeMap::new(),
+            labels,
             scanner: None,
             failed: None,
             task: Vec::new(),
@@ -135,6 +147,11 @@ impl Session {
             core.ledger = recovered.ledger;
             core.next_event = recovered.next_event;
             core.parked = recovered.parked;
+            let now_ms = clock.now_ms();
+            let open = core.state.holds().iter().map(|held| held.question.hold);
+            core.opened_ms = open.map(|hold| (hold, now_ms)).collect();
+        } else {
+            core.stick();
         }
         Arc::new(Self {
             core: Mutex::new(core),
@@ -144,6 +161,7 @@ impl Session {
             dir,
             workspace,
             chance,
+            clock,
             channels: RwLock::default(),
             listeners: RwLock::default(),
             before: RwLock::default(),
@@ -170,10 +188,51 @@ impl Session {
         Arc::clone(&read(&self.policy))
     }
 
-    /// Puts another policy in force; the next decision is made by it.
-    pub fn replace_policy(&self, policy: Arc<Policy>, rules: Arc<dyn Rules + Send + Sync>) {
+    /// Puts another policy in force: what is held is decided again by it, and no approval given
+    /// under the old one counts. May carry out or discard effects in this thread.
+    ///
+    /// # Errors
+    /// When it cannot be recorded; nothing is released any more then.
+    pub fn replace_policy(
+        &self,
+        policy: Arc<Policy>,
+        rules: Arc<dyn Rules + Send + Sync>,
+    ) -> Result<(), String> {
         *write(&self.policy) = policy;
         *write(&self.rules) = rules;
+        effect::reconsider(self)
+    }
+
+    /// Holds that have been open for longer than the policy allows, oldest first.
+    pub fn overdue(&self) -> Vec<HoldId> {
+        let age_ms_max = self.policy().limits.age_s_max.saturating_mul(1000);
+        let now_ms = self.now_ms();
+        let core = self.core();
+        let old = core
+            .opened_ms
+            .iter()
+            .filter(|(_, opened)| now_ms.saturating_sub(**opened) > age_ms_max);
+        old.map(|(hold, _)| *hold).collect()
+    }
+
+    /// A hold was open for longer than the policy allows and nobody decided it.
+    pub fn expire_overdue(&self, hold: HoldId) {
+        effect::overdue(self, hold);
+    }
+
+    /// A hold and everything it depends on, oldest first: what has to be resolved for it.
+    pub fn needs(&self, hold: HoldId) -> Vec<HoldId> {
+        self.core().state.holds().needs(hold)
+    }
+
+    /// A hold and everything that depends on it, oldest first: what refusing it aborts.
+    pub fn dependents(&self, hold: HoldId) -> Vec<HoldId> {
+        self.core().state.holds().dependents(hold)
+    }
+
+    /// The open scopes, each oldest first.
+    pub fn scopes(&self) -> Vec<Vec<HoldId>> {
+        self.core().state.holds().scopes()
     }
 
     /// Parked bytes.
@@ -320,8 +379,12 @@ impl Session {
     ///
     /// # Errors
     /// When the disk does not confirm.
-    pub fn sync(&self) -> Result<(), LogError> {
-        self.core().log.sync()
+    pub fn sync(&self) -> Result<(), String> {
+        self.core().sync()
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
     }
 
     pub(crate) fn rules(&self) -> Arc<dyn Rules + Send + Sync> {
@@ -373,6 +436,57 @@ impl Core {
         result
     }
 
+    /// Makes log and labels durable.
+    pub(crate) fn sync(&mut self) -> Result<(), String> {
+        let labels = self.labels.as_mut().map_or(Ok(()), |labels| {
+            labels.sync().map_err(|error| error.to_string())
+        });
+        let log = self.log.sync().map_err(|error| error.to_string());
+        let result = labels.and(log);
+        if let Err(why) = &result {
+            self.failed.get_or_insert_with(|| why.clone());
+        }
+        result
+    }
+
+    /// Takes over what sticks to the workspace from before.
+    fn stick(&mut self) {
+        let Some(labels) = &self.labels else { return };
+        let known = labels.known().to_vec();
+        if known.is_empty() {
+            return;
+        }
+        let places = known.iter().map(|(place, label)| (place, *label));
+        let labels = store::record::written_labels(places);
+        // A log that fails releases nothing.
+        let _ = self.append(&Record::Labels { labels });
+        for (place, label) in known {
+            self.state.stick(place, label);
+        }
+    }
+
+    /// Records what an effect does to a label, here and with the workspace.
+    pub(crate) fn relabel(&mut self, event: EventId, relabel: &Relabel) -> Result<(), String> {
+        self.append(&Record::Relabelled {
+            event: event.0,
+            relabel: relabel.into(),
+        })
+        .map_err(|error| error.to_string())?;
+        let kept = self.labels.as_mut().map_or(Ok(()), |labels| {
+            labels.append(relabel).map_err(|error| error.to_string())
+        });
+        if let Err(why) = &kept {
+            self.failed.get_or_insert_with(|| why.clone());
+        }
+        kept
+    }
+
+    /// A hold is resolved.
+    pub(crate) fn forget(&mut self, hold: HoldId) {
+        self.parked.remove(&hold);
+        self.opened_ms.remove(&hold);
+    }
+
     pub(crate) fn next_event(&mut self) -> EventId {
         let event = EventId(self.next_event);
         self.next_event += 1;
@@ -411,6 +525,22 @@ fn read<T: ?Sized>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
 fn write<T: ?Sized>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Time since the program started.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// Chance from the operating system.

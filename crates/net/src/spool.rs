@@ -27,25 +27,9 @@ const HEAD_BYTES_MAX: usize = 1 << 20;
 /// Read from disk in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Headers that may differ between the request that was approved and the one that is sent.
-const INCIDENTAL: [&str; 12] = [
-    "accept-encoding",
-    "baggage",
-    "content-length",
-    "date",
-    "host",
-    "traceparent",
-    "tracestate",
-    "user-agent",
-    "x-amzn-trace-id",
-    "x-b3-traceid",
-    "x-request-id",
-    "x-stainless-retry-count",
-];
-
 /// Whether a header is left out of what is approved.
 pub(crate) fn is_incidental(name: &HeaderName) -> bool {
-    INCIDENTAL.contains(&name.as_str())
+    kernel::manifest::INCIDENTAL.contains(&name.as_str())
 }
 
 /// The canonical head: method and URL, then the protected headers in order of their names.

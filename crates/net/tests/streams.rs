@@ -152,7 +152,8 @@ fn the_next_request_of_a_connection_is_judged_by_the_new_policy() {
     tighter.parties.clear();
     world
         .session
-        .replace_policy(Arc::new(tighter), Arc::new(kernel::policy::NoRules));
+        .replace_policy(Arc::new(tighter), Arc::new(kernel::policy::NoRules))
+        .unwrap();
     assert_eq!(post(), "HTTP/1.1 202");
     assert_eq!(origin.seen().len(), 1);
 }
@@ -353,7 +354,8 @@ fn the_provider_is_released_and_amended_and_its_telemetry_is_not() {
     strict.parties[1].paths = vec!["/v1".into()];
     world
         .session
-        .replace_policy(Arc::new(strict), Arc::new(kernel::policy::NoRules));
+        .replace_policy(Arc::new(strict), Arc::new(kernel::policy::NoRules))
+        .unwrap();
     let before = origin.seen().len();
     let got = world.curl(&["-d", "{}", "https://model.example/api/event_logging"]);
     assert_eq!(got.status, 202, "{got:?}");

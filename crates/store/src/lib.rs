@@ -10,6 +10,8 @@ pub mod record;
 pub mod log;
 /// Permits spent, leases given.
 pub mod ledger;
+/// Labels that stick to a workspace's places.
+pub mod labels;
 /// Parked bytes, by digest.
 pub mod blobs;
 /// Where sessions lie on disk.
@@ -21,6 +23,7 @@ pub mod disk;
 
 pub use blobs::{BlobWriter, Blobs};
 pub use disk::{Disk, MemoryDisk, OsDisk};
+pub use labels::{LabelsError, WorkspaceLabels};
 pub use ledger::Lease;
 pub use log::{Log, LogError};
 pub use place::{Place, SessionDir};

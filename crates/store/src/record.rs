@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use kernel::value::{Gated, Kind, Origin};
+use kernel::value::{Gated, Kind, KindSet, Origin};
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Leaf, Object, Operation, Payload,
-    Reason, Source,
+    Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Label, Leaf, Level, Object, Operation,
+    Payload, Place, Reason, Relabel, Source,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct Parked {
 }
 
 /// Version of the log's format, written in the header.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,6 +121,32 @@ pub enum Record {
         /// Hold.
         hold: String,
     },
+    /// A hold was open for longer than the policy allows.
+    Overdue {
+        /// Event number.
+        event: u64,
+        /// Hold.
+        hold: String,
+    },
+    /// What sticks to the workspace from before, as the session found it at its start.
+    Labels {
+        /// Tree, path, label.
+        labels: Vec<WrittenLabel>,
+    },
+    /// What an effect does to a label; written before it happens.
+    Relabelled {
+        /// The effect's event number.
+        event: u64,
+        /// How.
+        relabel: WrittenRelabel,
+    },
+    /// The policy was replaced; what was open was decided again.
+    Policy {
+        /// Event number.
+        event: u64,
+        /// Digest of the new one.
+        epoch: String,
+    },
     /// A permit was spent; written before the effect happens.
     Spent {
         /// Event number.
@@ -163,6 +189,100 @@ pub enum Record {
         #[serde(default)]
         facts: BTreeMap<String, String>,
     },
+}
+
+/// A label that sticks to a place, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenLabel {
+    /// The tree's name.
+    pub tree: String,
+    /// Path below its root.
+    pub path: String,
+    /// Kinds of value that it may still be trusted for.
+    pub trusted: Vec<String>,
+    /// Level of what it carries.
+    pub level: String,
+}
+
+/// A change of labels, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WrittenRelabel {
+    /// The label is merged with what the place has.
+    Stick(WrittenLabel),
+    /// `[tree, path]`: the place is gone with everything below it.
+    Clear(String, String),
+}
+
+impl WrittenLabel {
+    fn of(place: &Place, label: Label) -> Self {
+        Self {
+            tree: place.tree.clone(),
+            path: place.path.clone(),
+            trusted: Kind::ALL
+                .into_iter()
+                .filter(|kind| label.trusted.contains(*kind))
+                .map(|kind| kind.name().to_string())
+                .collect(),
+            level: label.level.name().to_string(),
+        }
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// The word that cannot be read.
+    pub fn read(&self) -> Result<(Place, Label), String> {
+        let kinds: Vec<Kind> = self
+            .trusted
+            .iter()
+            .map(|word| Kind::parse(word).ok_or_else(|| format!("kind `{word}`")))
+            .collect::<Result<_, _>>()?;
+        let place = Place {
+            tree: self.tree.clone(),
+            path: self.path.clone(),
+        };
+        let label = Label {
+            trusted: KindSet::of(&kinds),
+            level: Level::parse(&self.level).ok_or_else(|| format!("level `{}`", self.level))?,
+        };
+        Ok((place, label))
+    }
+}
+
+impl From<&Relabel> for WrittenRelabel {
+    fn from(relabel: &Relabel) -> Self {
+        match relabel {
+            Relabel::Stick(place, label) => Self::Stick(WrittenLabel::of(place, *label)),
+            Relabel::Clear(place) => Self::Clear(place.tree.clone(), place.path.clone()),
+        }
+    }
+}
+
+impl WrittenRelabel {
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// The word that cannot be read.
+    pub fn read(&self) -> Result<Relabel, String> {
+        Ok(match self {
+            Self::Stick(label) => {
+                let (place, label) = label.read()?;
+                Relabel::Stick(place, label)
+            }
+            Self::Clear(tree, path) => Relabel::Clear(Place {
+                tree: tree.clone(),
+                path: path.clone(),
+            }),
+        })
+    }
+}
+
+/// Labels in their written form.
+pub fn written_labels<'a>(labels: impl Iterator<Item = (&'a Place, Label)>) -> Vec<WrittenLabel> {
+    labels
+        .map(|(place, label)| WrittenLabel::of(place, label))
+        .collect()
 }
 
 /// Where a value came from, as written.

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::manifest::Nonce;
 use kernel::policy::{Policy, Rules};
-use kernel::{Action, Content, Digest, EventId, HoldId, Incoming, Input, State, Verdict, step};
+use kernel::{
+    Action, Content, Digest, EventId, HoldId, Incoming, Input, Relabel, State, Verdict, step,
+};
 
 use crate::blobs::Blobs;
 use crate::ledger::Ledger;
 use crate::log::Entry;
-use crate::record::{Parked, Record, leaves_read, read_channel};
+use crate::record::{Parked, Record, WrittenLabel, leaves_read, read_channel};
 
 /// What a log adds up to.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct Recovered {
     pub workspace: String,
     /// Records whose decision the policy at hand would not repeat, in words.
     pub differences: Vec<String>,
+    /// Changes of labels that effects of this session made.
+    pub relabelled: Vec<Relabel>,
 }
 
 /// Folds a log.
@@ -52,6 +56,7 @@ pub fn recover(
         next_event: 1,
         workspace: String::new(),
         differences: Vec::new(),
+        relabelled: Vec::new(),
     };
     for entry in entries {
         fold.take(&entry.record, blobs, policy, rules)
@@ -71,6 +76,7 @@ pub fn recover(
         next_event: fold.next_event,
         workspace: fold.workspace,
         differences: fold.differences,
+        relabelled: fold.relabelled,
     })
 }
 
@@ -83,6 +89,7 @@ struct Fold {
     next_event: u64,
     workspace: String,
     differences: Vec<String>,
+    relabelled: Vec<Relabel>,
 }
 
 impl Fold {
@@ -210,6 +217,27 @@ impl Fold {
                 };
                 self.step(*event, policy, rules, input);
             }
+            Record::Overdue { event, hold: name } => {
+                let input = Input::Overdue {
+                    event: EventId(*event),
+                    hold: hold(name)?,
+                };
+                self.step(*event, policy, rules, input);
+            }
+            Record::Policy { event, .. } => {
+                let input = Input::Reconsider {
+                    event: EventId(*event),
+                };
+                self.step(*event, policy, rules, input);
+            }
+            Record::Labels { labels } => {
+                let labels = labels
+                    .iter()
+                    .map(WrittenLabel::read)
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.step(0, policy, rules, Input::Labels(labels));
+            }
+            Record::Relabelled { relabel, .. } => self.relabelled.push(relabel.read()?),
             Record::Spent { event, .. } => {
                 self.spent.insert(EventId(*event));
             }

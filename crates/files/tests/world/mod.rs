@@ -152,6 +152,8 @@ pub fn session(disk: &Disk, recovered: bool) -> Arc<Session> {
         dir,
         workspace: "w".into(),
         chance: Arc::new(SystemChance),
+        clock: Arc::new(monitor::session::SystemClock::default()),
+        labels: None,
         recovered: None,
     })
 }

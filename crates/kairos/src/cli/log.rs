@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::json;
 use store::Record;
+use store::record::WrittenRelabel;
 
 use crate::cli::{Which, print, show};
 use crate::exit::{Failure, Outcome, Status};
@@ -173,6 +174,18 @@ fn words(record: &Record) -> String {
         }
         Record::Withdrawn { hold, .. } => format!("{hold} taken back by the agent"),
         Record::Expired { hold, .. } => format!("{hold} could not wait"),
+        Record::Overdue { hold, .. } => format!("{hold} was held for too long"),
+        Record::Policy { epoch, .. } => format!("the policy was replaced ({epoch})"),
+        Record::Labels { labels } => format!("labels from before: {} places", labels.len()),
+        Record::Relabelled { event, relabel } => match relabel {
+            WrittenRelabel::Stick(label) => {
+                format!(
+                    "e{event} label of {}/{}: {}",
+                    label.tree, label.path, label.level
+                )
+            }
+            WrittenRelabel::Clear(tree, path) => format!("e{event} no label: {tree}/{path}"),
+        },
         Record::Spent { event, why, .. } => format!("e{event} permit spent ({why})"),
         Record::Aborted { event, why } => format!("e{event} discarded: {why}"),
         Record::Done {

@@ -423,6 +423,8 @@ impl World {
             dir: session_dir,
             workspace: "w".into(),
             chance: Arc::new(SystemChance),
+            clock: Arc::new(monitor::session::SystemClock::default()),
+            labels: None,
             recovered: None,
         });
         session.incoming(kernel::Incoming {

@@ -1,0 +1,249 @@
+//! Labels that stick to a workspace's places, kept beside its sessions: one change a line, appended
+//! before the change happens. Merging is repeatable, so a line that is written twice does no harm.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use kernel::labels::Labels;
+use kernel::{Digest, Label, Place, Relabel};
+
+use crate::record::WrittenRelabel;
+
+/// With more lines than this and twice as many as places, the file is written anew.
+const LINES_MIN: usize = 4096;
+
+/// Why labels cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelsError {
+    /// The file system said no.
+    #[error("cannot {what} `{path}`: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line cannot be read.
+    #[error(
+        "`{path}` line {line} cannot be read ({what}); what earlier sessions wrote in this workspace is \
+         not known without it. Mend the line, or move the file away to trust the workspace as the policy says"
+    )]
+    Broken {
+        /// Where.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// The labels of one workspace, open for appending.
+#[derive(Debug)]
+pub struct WorkspaceLabels {
+    path: PathBuf,
+    file: File,
+    known: Vec<(Place, Label)>,
+}
+
+impl WorkspaceLabels {
+    /// Opens the labels of a workspace below a directory, by the workspace's identity.
+    ///
+    /// # Errors
+    /// When they cannot be read or written.
+    pub fn open(root: &Path, workspace: &str) -> Result<Self, LabelsError> {
+        let name = Digest::of(workspace.as_bytes()).hex();
+        let dir = root
+            .join("workspaces")
+            .join(name.get(..32).unwrap_or(&name));
+        let path = dir.join("labels.jsonl");
+        let io = |what| {
+            let path = path.clone();
+            move |source| LabelsError::Io { what, path, source }
+        };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .map_err(io("make the directory of"))?;
+        // Two sessions may open one workspace; a rewrite has to be alone.
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(dir.join("lock"))
+            .map_err(io("lock"))?;
+        lock.lock().map_err(io("lock"))?;
+        let mut file = append(&path).map_err(io("open"))?;
+        let text = std::fs::read(&path).map_err(io("read"))?;
+        let (labels, lines, whole_bytes) = fold(&path, &text)?;
+        let known: Vec<(Place, Label)> = labels
+            .permanent()
+            .map(|(place, label)| (place.clone(), label))
+            .collect();
+        if whole_bytes < text.len() {
+            file.set_len(whole_bytes as u64)
+                .map_err(io("cut the torn end of"))?;
+        }
+        if lines > LINES_MIN && lines > known.len() * 2 {
+            let part = dir.join("labels.part");
+            let mut anew = File::create(&part).map_err(io("rewrite"))?;
+            let mut text = Vec::new();
+            for (place, label) in &known {
+                text.extend(line(&Relabel::Stick(place.clone(), *label)));
+            }
+            anew.write_all(&text)
+                .and_then(|()| anew.sync_all())
+                .and_then(|()| std::fs::rename(&part, &path))
+                .map_err(io("rewrite"))?;
+            file = append(&path).map_err(io("open"))?;
+        }
+        Ok(Self { path, file, known })
+    }
+
+    /// What sticks from before, in order of places.
+    pub fn known(&self) -> &[(Place, Label)] {
+        &self.known
+    }
+
+    /// Adds a change; durable after [`WorkspaceLabels::sync`].
+    ///
+    /// # Errors
+    /// When it cannot be written; the change must not happen then.
+    pub fn append(&mut self, relabel: &Relabel) -> Result<(), LabelsError> {
+        self.file
+            .write_all(&line(relabel))
+            .map_err(|source| self.io("append to", source))
+    }
+
+    /// Makes everything appended durable.
+    ///
+    /// # Errors
+    /// When the disk does not confirm.
+    pub fn sync(&mut self) -> Result<(), LabelsError> {
+        self.file
+            .sync_data()
+            .map_err(|source| self.io("sync", source))
+    }
+
+    fn io(&self, what: &'static str, source: io::Error) -> LabelsError {
+        LabelsError::Io {
+            what,
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn line(relabel: &Relabel) -> Vec<u8> {
+    // Maps with text keys always have a JSON form.
+    let mut line = serde_json::to_vec(&WrittenRelabel::from(relabel)).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// The labels that lines add up to, how many they were, and how many bytes of them are whole.
+fn fold(path: &Path, text: &[u8]) -> Result<(Labels, usize, usize), LabelsError> {
+    let mut labels = Labels::default();
+    let mut lines = 0;
+    let mut whole_bytes = 0;
+    for piece in text.split_inclusive(|byte| *byte == b'\n') {
+        let Some(written) = piece.strip_suffix(b"\n") else {
+            // Cut off by a crash: its change did not happen.
+            break;
+        };
+        lines += 1;
+        let broken = |what: String| LabelsError::Broken {
+            path: path.to_path_buf(),
+            line: lines,
+            what,
+        };
+        let relabel: WrittenRelabel =
+            serde_json::from_slice(written).map_err(|error| broken(error.to_string()))?;
+        labels.apply(&relabel.read().map_err(broken)?);
+        whole_bytes += piece.len();
+    }
+    Ok((labels, lines, whole_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::Level;
+    use kernel::value::{Kind, KindSet};
+
+    fn stick(path: &str, kinds: &[Kind], level: Level) -> Relabel {
+        let place = Place {
+            tree: "workspace".to_string(),
+            path: path.to_string(),
+        };
+        let trusted = KindSet::of(kinds);
+        Relabel::Stick(place, Label { trusted, level })
+    }
+
+    #[test]
+    fn labels_outlive_a_session_and_a_torn_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = stick("notes.md", &[Kind::Path], Level::Critical);
+        let mut labels = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        labels.append(&note).unwrap();
+        labels
+            .append(&stick("notes.md", &[Kind::Host], Level::Public))
+            .unwrap();
+        labels.sync().unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&labels.path)
+            .unwrap()
+            .write_all(b"{\"stick\":{\"tree\":\"wor")
+            .unwrap();
+        let mut again = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        let (_, label) = again.known().first().unwrap();
+        assert_eq!(label.level, Level::Critical);
+        assert!(label.trusted.is_empty());
+        let Relabel::Stick(place, _) = note else {
+            unreachable!()
+        };
+        again.append(&Relabel::Clear(place)).unwrap();
+        let cleared = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        assert!(cleared.known().is_empty());
+        let other = WorkspaceLabels::open(dir.path(), "another").unwrap();
+        assert!(other.known().is_empty());
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let labels = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        std::fs::write(&labels.path, "{\"clear\":[\"workspace\",\"a\"]}\nrubbish\n").unwrap();
+        let error = WorkspaceLabels::open(dir.path(), "w").unwrap_err();
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn many_lines_about_few_places_are_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut labels = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        for round in 0..=LINES_MIN {
+            let path = if round % 2 == 0 { "a" } else { "b" };
+            labels.append(&stick(path, &[], Level::Internal)).unwrap();
+        }
+        let before = std::fs::metadata(&labels.path).unwrap().len();
+        let again = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        assert_eq!(again.known().len(), 2);
+        assert!(std::fs::metadata(&again.path).unwrap().len() < before / 100);
+    }
+}
