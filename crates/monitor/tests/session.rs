@@ -18,7 +18,7 @@ use kernel::{
     Refusal, Verdict,
 };
 use monitor::resolve::resolve;
-use monitor::session::{Parts, SystemChance};
+use monitor::session::{Parts, SystemChance, SystemClock};
 use monitor::{Answer, Held, Judgement, Oracle, Outcome, Session, View};
 use store::{Blobs, Disk, Lease, Log, MemoryDisk, OsDisk, Parked, Record, SessionDir};
 
@@ -84,6 +84,8 @@ fn open_on(disk: &Arc<dyn Disk>, dir: &Path) -> (Arc<Session>, Arc<Sink>) {
         blobs,
         workspace: "w".into(),
         chance: Arc::new(SystemChance),
+        clock: Arc::new(SystemClock::default()),
+        labels: None,
         recovered,
     });
     let sink = Arc::new(Sink::default());

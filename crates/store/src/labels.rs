@@ -2,13 +2,14 @@
 //! before the change happens. Merging is repeatable, so a line that is written twice does no harm.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kernel::labels::Labels;
 use kernel::{Digest, Label, Place, Relabel};
 
+use crate::disk::{Append, Disk, OsDisk};
 use crate::record::WrittenRelabel;
 
 /// With more lines than this and twice as many as places, the file is written anew.
@@ -46,8 +47,10 @@ pub enum LabelsError {
 #[derive(Debug)]
 pub struct WorkspaceLabels {
     path: PathBuf,
-    file: File,
+    file: Box<dyn Append>,
     known: Vec<(Place, Label)>,
+    /// Other sessions of the workspace see by it that this one appends.
+    _lock: Option<File>,
 }
 
 impl WorkspaceLabels {
@@ -56,54 +59,86 @@ impl WorkspaceLabels {
     /// # Errors
     /// When they cannot be read or written.
     pub fn open(root: &Path, workspace: &str) -> Result<Self, LabelsError> {
-        let name = Digest::of(workspace.as_bytes()).hex();
-        let dir = root
-            .join("workspaces")
-            .join(name.get(..32).unwrap_or(&name));
-        let path = dir.join("labels.jsonl");
+        let path = path_of(root, workspace);
+        let lock_path = path.with_file_name("lock");
         let io = |what| {
-            let path = path.clone();
+            let path = lock_path.clone();
             move |source| LabelsError::Io { what, path, source }
         };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .map_err(io("make the directory of"))?;
-        // Two sessions may open one workspace; a rewrite has to be alone.
+        if let Some(dir) = path.parent() {
+            OsDisk.make_dirs(dir).map_err(io("make the directory of"))?;
+        }
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
-            .open(dir.join("lock"))
-            .map_err(io("lock"))?;
-        lock.lock().map_err(io("lock"))?;
-        let mut file = append(&path).map_err(io("open"))?;
-        let text = std::fs::read(&path).map_err(io("read"))?;
+            .open(&lock_path)
+            .map_err(io("open"))?;
+        // Whoever is alone may mend and rewrite.
+        let alone = lock.try_lock().is_ok();
+        let mut labels = Self::open_path(&OsDisk, path, alone)?;
+        lock.lock_shared().map_err(io("lock"))?;
+        labels._lock = Some(lock);
+        Ok(labels)
+    }
+
+    /// As [`WorkspaceLabels::open`], on a disk that no other process uses.
+    ///
+    /// # Errors
+    /// When they cannot be read or written.
+    pub fn open_on(disk: &dyn Disk, root: &Path, workspace: &str) -> Result<Self, LabelsError> {
+        Self::open_path(disk, path_of(root, workspace), true)
+    }
+
+    fn open_path(disk: &dyn Disk, path: PathBuf, alone: bool) -> Result<Self, LabelsError> {
+        let io = |what| {
+            let path = path.clone();
+            move |source| LabelsError::Io { what, path, source }
+        };
+        let dir = path.parent().unwrap_or(Path::new("."));
+        disk.make_dirs(dir).map_err(io("make the directory of"))?;
+        if !disk.contains(&path) {
+            disk.create(&path).map_err(io("make"))?;
+            disk.sync_dir(dir).map_err(io("make"))?;
+        }
+        let mut text = Vec::new();
+        disk.read(&path)
+            .and_then(|mut file| file.read_to_end(&mut text))
+            .map_err(io("read"))?;
         let (labels, lines, whole_bytes) = fold(&path, &text)?;
         let known: Vec<(Place, Label)> = labels
             .permanent()
             .map(|(place, label)| (place.clone(), label))
             .collect();
-        if whole_bytes < text.len() {
-            file.set_len(whole_bytes as u64)
-                .map_err(io("cut the torn end of"))?;
-        }
-        if lines > LINES_MIN && lines > known.len() * 2 {
+        let rewritten = alone && lines > LINES_MIN && lines > known.len() * 2;
+        if rewritten {
             let part = dir.join("labels.part");
-            let mut anew = File::create(&part).map_err(io("rewrite"))?;
+            if disk.contains(&part) {
+                disk.remove(&part).map_err(io("rewrite"))?;
+            }
+            let mut anew = disk.create(&part).map_err(io("rewrite"))?;
             let mut text = Vec::new();
             for (place, label) in &known {
                 text.extend(line(&Relabel::Stick(place.clone(), *label)));
             }
             anew.write_all(&text)
-                .and_then(|()| anew.sync_all())
-                .and_then(|()| std::fs::rename(&part, &path))
+                .and_then(|()| anew.sync())
+                .and_then(|()| disk.rename(&part, &path))
+                .and_then(|()| disk.sync_dir(dir))
                 .map_err(io("rewrite"))?;
-            file = append(&path).map_err(io("open"))?;
         }
-        Ok(Self { path, file, known })
+        let mut file = disk.append(&path).map_err(io("open"))?;
+        if alone && whole_bytes < text.len() && !rewritten {
+            file.cut(whole_bytes as u64)
+                .map_err(io("cut the torn end of"))?;
+        }
+        Ok(Self {
+            path,
+            file,
+            known,
+            _lock: None,
+        })
     }
 
     /// What sticks from before, in order of places.
@@ -126,9 +161,7 @@ impl WorkspaceLabels {
     /// # Errors
     /// When the disk does not confirm.
     pub fn sync(&mut self) -> Result<(), LabelsError> {
-        self.file
-            .sync_data()
-            .map_err(|source| self.io("sync", source))
+        self.file.sync().map_err(|source| self.io("sync", source))
     }
 
     fn io(&self, what: &'static str, source: io::Error) -> LabelsError {
@@ -140,12 +173,10 @@ impl WorkspaceLabels {
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)
+fn path_of(root: &Path, workspace: &str) -> PathBuf {
+    let name = Digest::of(workspace.as_bytes()).hex();
+    let name = name.get(..32).unwrap_or(&name);
+    root.join("workspaces").join(name).join("labels.jsonl")
 }
 
 fn line(relabel: &Relabel) -> Vec<u8> {
@@ -204,13 +235,15 @@ mod tests {
             .append(&stick("notes.md", &[Kind::Host], Level::Public))
             .unwrap();
         labels.sync().unwrap();
-        std::fs::OpenOptions::new()
-            .append(true)
-            .open(&labels.path)
+        drop(labels);
+        let path = path_of(dir.path(), "w");
+        OsDisk
+            .append(&path)
             .unwrap()
             .write_all(b"{\"stick\":{\"tree\":\"wor")
             .unwrap();
         let mut again = WorkspaceLabels::open(dir.path(), "w").unwrap();
+        assert!(std::fs::read(&path).unwrap().ends_with(b"\n"));
         let (_, label) = again.known().first().unwrap();
         assert_eq!(label.level, Level::Critical);
         assert!(label.trusted.is_empty());
@@ -242,6 +275,10 @@ mod tests {
             labels.append(&stick(path, &[], Level::Internal)).unwrap();
         }
         let before = std::fs::metadata(&labels.path).unwrap().len();
+        // Not while another session appends.
+        drop(WorkspaceLabels::open(dir.path(), "w").unwrap());
+        assert_eq!(std::fs::metadata(&labels.path).unwrap().len(), before);
+        drop(labels);
         let again = WorkspaceLabels::open(dir.path(), "w").unwrap();
         assert_eq!(again.known().len(), 2);
         assert!(std::fs::metadata(&again.path).unwrap().len() < before / 100);
