@@ -19,6 +19,8 @@ mod check;
 mod doctor;
 mod demo;
 mod show;
+mod stdio;
+mod replay;
 
 /// Runs an AI agent inside a boundary that its every effect on files, network and terminal has to
 /// cross.
@@ -54,6 +56,12 @@ enum Command {
     Init(init::Init),
     /// Work with policies
     Policy(check::Policy),
+    /// Decide the tool calls of any harness, one JSON object a line (docs/decide-protocol.md)
+    Decide(stdio::Stdio),
+    /// Decide a session's events again, also by another policy
+    ///
+    /// Exit status: 1 when the session's own policy does not lead to what was recorded.
+    Replay(replay::Replay),
     /// Check that this machine can confine an agent
     Doctor(doctor::Doctor),
     /// Show in half a minute what Kairos does, without keys or network
@@ -95,6 +103,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Why(why) => why.execute(),
         Command::Init(init) => init.execute(),
         Command::Policy(policy) => policy.execute(),
+        Command::Decide(stdio) => stdio.execute(),
+        Command::Replay(replay) => replay.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::DemoAgent => demo::agent(),

@@ -184,6 +184,11 @@ impl Provenance {
         self.sensitive.origins_of(carries, above)
     }
 
+    /// What was found by the numbers of another session's tokens, by the numbers of this one's.
+    pub fn translated(&self, carries: &Carried, from: &Self) -> Carried {
+        self.sensitive.translated(carries, &from.sensitive)
+    }
+
     /// A search for everything sensitive known by now, to be run over what would leave.
     pub fn scanner(&self) -> Scanner {
         self.sensitive.scanner()

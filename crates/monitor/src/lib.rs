@@ -11,6 +11,8 @@ pub mod effect;
 pub mod session;
 /// Asking oracles about what is held.
 pub mod resolve;
+/// Objects, reasons and origins as programs read them.
+pub mod written;
 
 pub use ports::{Answer, Chance, Channel, Clock, Happening, Judgement, Oracle, View, ViewHold};
 pub use session::{Held, Outcome, Session};

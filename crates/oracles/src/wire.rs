@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use kernel::{Digest, HoldId, Object, Origin, Reason, Verdict};
+use kernel::{Digest, HoldId, Verdict};
+use monitor::written::{object, origin, reason};
 use monitor::{Answer, Judgement, View, ViewHold};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -53,65 +54,6 @@ fn hold(hold: &ViewHold) -> Value {
         })),
         "excerpt": { "data": hold.excerpt },
     })
-}
-
-fn object(object: &Object) -> Value {
-    let text = object.to_string();
-    match object {
-        Object::Location { tree, path } => {
-            json!({ "kind": "location", "text": text, "tree": tree, "path": path })
-        }
-        Object::Party {
-            scheme,
-            host,
-            port,
-            path,
-        } => json!({
-            "kind": "party", "text": text, "scheme": scheme, "host": host, "port": port, "path": path,
-        }),
-        Object::Tool { name } => json!({ "kind": "tool", "text": text, "name": name }),
-    }
-}
-
-fn reason(reason: &Reason) -> Value {
-    let text = reason.to_string();
-    match reason {
-        Reason::UnknownParty(host) => {
-            json!({ "kind": "unknown-party", "text": text, "host": host })
-        }
-        Reason::UnknownTool(name) => json!({ "kind": "unknown-tool", "text": text, "name": name }),
-        Reason::NotForOperation { party, operation } => {
-            json!({ "kind": "not-for-operation", "text": text, "party": party, "operation": operation })
-        }
-        Reason::NotDerivable {
-            field,
-            kind,
-            value,
-            origins,
-        } => json!({
-            "kind": "not-derivable", "text": text, "field": field, "value_kind": kind.name(), "value": value,
-            "origins": origins.iter().map(origin).collect::<Vec<_>>(),
-        }),
-        Reason::Clearance {
-            level,
-            clearance,
-            origins,
-        } => json!({
-            "kind": "clearance", "text": text, "level": level.name(), "clearance": clearance.name(),
-            "origins": origins.iter().map(origin).collect::<Vec<_>>(),
-        }),
-        Reason::ExecutesLater { place } => {
-            json!({ "kind": "executes-later", "text": text, "place": place })
-        }
-        Reason::After(holds) => json!({
-            "kind": "after", "text": text, "holds": holds.iter().map(HoldId::to_string).collect::<Vec<_>>(),
-        }),
-        Reason::Recovered => json!({ "kind": "recovered", "text": text }),
-    }
-}
-
-fn origin(origin: &Origin) -> Value {
-    json!({ "source": origin.source.to_string(), "line": origin.line })
 }
 
 /// What an oracle wrote, as a judgement, and what was wrong with parts of it.

@@ -31,6 +31,24 @@ const DEADLINE_S: u64 = 30;
 /// Everything that is wrong with it, with places and what to write instead.
 pub fn load(path: Option<&Path>, workspace: &Path, home: &Path) -> Result<Loaded, PolicyErrors> {
     let text = path.map(read_policy).transpose()?;
+    load_from(path, text, workspace, home)
+}
+
+/// As [`load`], for a policy whose text is at hand; files that it names are looked for from the
+/// current directory.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(text: &str, workspace: &Path, home: &Path) -> Result<Loaded, PolicyErrors> {
+    load_from(None, Some(text.to_string()), workspace, home)
+}
+
+fn load_from(
+    path: Option<&Path>,
+    text: Option<String>,
+    workspace: &Path,
+    home: &Path,
+) -> Result<Loaded, PolicyErrors> {
     let directory = path
         .and_then(Path::parent)
         .map(Path::to_path_buf)

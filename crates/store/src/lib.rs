@@ -18,6 +18,8 @@ pub mod blobs;
 pub mod place;
 /// Folds a log back into the kernel's state.
 pub mod recover;
+/// A log decided again, also by another policy.
+pub mod replay;
 /// The trait all of it writes through.
 pub mod disk;
 
@@ -29,3 +31,4 @@ pub use log::{Log, LogError};
 pub use place::{Place, SessionDir};
 pub use record::{Parked, Record};
 pub use recover::{Recovered, recover};
+pub use replay::replay;

@@ -12,7 +12,7 @@ use kernel::{
 use crate::blobs::Blobs;
 use crate::ledger::Ledger;
 use crate::log::Entry;
-use crate::record::{Parked, Record, WrittenLabel, leaves_read, read_channel};
+use crate::record::{Parked, Record, WrittenLabel, leaves_read, read_channel, words};
 
 /// What a log adds up to.
 #[derive(Debug)]
@@ -47,20 +47,23 @@ pub fn recover(
     policy: &Policy,
     rules: &dyn Rules,
 ) -> Result<Recovered, String> {
-    let mut fold = Fold {
-        state: State::default(),
-        spent: BTreeSet::new(),
-        done: BTreeSet::new(),
-        aborted: BTreeSet::new(),
-        parked: BTreeMap::new(),
-        next_event: 1,
-        workspace: String::new(),
-        differences: Vec::new(),
-        relabelled: Vec::new(),
-    };
+    let mut fold = Fold::default();
     for entry in entries {
-        fold.take(&entry.record, blobs, policy, rules)
-            .map_err(|why| format!("record {} of the log cannot be used: {why}", entry.seq))?;
+        let derived = fold
+            .take(&entry.record, blobs, (policy, rules), None)
+            .map_err(|why| unusable(entry, &why))?;
+        if let (
+            Some(derived),
+            Record::Proposed {
+                event, decision, ..
+            },
+        ) = (derived, &entry.record)
+            && derived.decision != decision
+        {
+            let now = derived.decision;
+            fold.differences
+                .push(format!("event {event}: recorded {decision}, now {now}"));
+        }
     }
     let unknown: Vec<EventId> = fold.spent.difference(&fold.done).copied().collect();
     let unfinished = fold.aborted.difference(&fold.done).copied().collect();
@@ -80,8 +83,23 @@ pub fn recover(
     })
 }
 
-struct Fold {
-    state: State,
+pub(crate) fn unusable(entry: &Entry, why: &str) -> String {
+    format!("record {} of the log cannot be used: {why}", entry.seq)
+}
+
+/// How the kernel decides a recorded proposal now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Derived {
+    pub(crate) decision: &'static str,
+    pub(crate) why: Vec<String>,
+    pub(crate) manifest: Digest,
+}
+
+/// The state that records add up to, so far.
+pub(crate) struct Fold {
+    pub(crate) state: State,
+    /// Contents that are not there any more.
+    pub(crate) missing: u64,
     spent: BTreeSet<EventId>,
     done: BTreeSet<EventId>,
     aborted: BTreeSet<EventId>,
@@ -92,14 +110,33 @@ struct Fold {
     relabelled: Vec<Relabel>,
 }
 
+impl Default for Fold {
+    fn default() -> Self {
+        Self {
+            state: State::default(),
+            missing: 0,
+            spent: BTreeSet::new(),
+            done: BTreeSet::new(),
+            aborted: BTreeSet::new(),
+            parked: BTreeMap::new(),
+            next_event: 1,
+            workspace: String::new(),
+            differences: Vec::new(),
+            relabelled: Vec::new(),
+        }
+    }
+}
+
 impl Fold {
-    fn take(
+    /// Takes a record. `written_by` is the fold of the same log so far under the policy that wrote
+    /// it, when this one has another: numbers of tokens and digests of manifests are its own.
+    pub(crate) fn take(
         &mut self,
         record: &Record,
         blobs: &Blobs,
-        policy: &Policy,
-        rules: &dyn Rules,
-    ) -> Result<(), String> {
+        (policy, rules): (&Policy, &dyn Rules),
+        written_by: Option<&Self>,
+    ) -> Result<Option<Derived>, String> {
         let hold = |text: &str| {
             text.parse::<HoldId>()
                 .map_err(|()| format!("hold `{text}`"))
@@ -114,16 +151,20 @@ impl Fold {
                 kept,
                 leaves,
                 answers,
-                ..
+                bytes,
             } => {
                 let digest =
                     Digest::from_hex(digest).ok_or_else(|| format!("digest `{digest}`"))?;
                 // Content that is gone teaches nothing: what is then not derivable is deferred.
-                let bytes = if *kept {
-                    blobs.read(&digest).unwrap_or_default()
+                let known = if *kept {
+                    blobs.read(&digest).ok()
                 } else {
-                    Vec::new()
+                    None
                 };
+                if known.is_none() && *bytes > 0 {
+                    self.missing += 1;
+                }
+                let bytes = known.unwrap_or_default();
                 let incoming = Incoming {
                     channel: read_channel(channel)?,
                     source: source.into(),
@@ -154,31 +195,29 @@ impl Fold {
                 effect,
                 nonce,
                 parked,
-                decision,
                 in_doubt,
                 ..
             } => {
                 let mut bytes = [0; 16];
                 hex::decode_to_slice(nonce, &mut bytes).map_err(|_| format!("nonce `{nonce}`"))?;
+                let mut effect = effect.read()?;
+                if let Some(written_by) = written_by {
+                    let theirs = written_by.state.provenance();
+                    let ours = self.state.provenance();
+                    effect.carries = ours.translated(&effect.carries, theirs);
+                }
                 let input = Input::Propose {
                     event: EventId(*event),
-                    effect: effect.read()?,
+                    effect,
                     nonce: Nonce(bytes),
                     in_doubt: *in_doubt,
                 };
                 let actions = self.step(*event, policy, rules, input);
-                let derived = match actions.first() {
-                    Some(Action::Release(_)) => "release",
-                    Some(Action::Refuse { .. }) => "refuse",
-                    _ => "defer",
-                };
-                if derived != decision {
-                    self.differences
-                        .push(format!("event {event}: recorded {decision}, now {derived}"));
-                }
-                if derived == "defer" {
+                let derived = self.derived(*event, actions.first());
+                if derived.decision == "defer" {
                     self.parked.insert(HoldId(*event), parked.clone());
                 }
+                return Ok(Some(derived));
             }
             Record::Verdict {
                 event,
@@ -188,11 +227,20 @@ impl Fold {
                 oracle,
                 reason,
             } => {
+                let hold = hold(name)?;
+                let mut manifest =
+                    Digest::from_hex(manifest).ok_or_else(|| format!("digest `{manifest}`"))?;
+                // What was answered for the hold as it was recorded is answered for it here.
+                let theirs = written_by.and_then(|fold| fold.state.holds().find(hold));
+                if let (Some(theirs), Some(ours)) = (theirs, self.state.holds().find(hold))
+                    && theirs.manifest == manifest
+                {
+                    manifest = ours.manifest;
+                }
                 let input = Input::Verdict {
                     event: EventId(*event),
-                    hold: hold(name)?,
-                    manifest: Digest::from_hex(manifest)
-                        .ok_or_else(|| format!("digest `{manifest}`"))?,
+                    hold,
+                    manifest,
                     verdict: if verdict == "release" {
                         Verdict::Release
                     } else {
@@ -249,7 +297,37 @@ impl Fold {
             }
             Record::Told { .. } | Record::Note { .. } => {}
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn derived(&self, event: u64, action: Option<&Action>) -> Derived {
+        match action {
+            Some(Action::Release(permit)) => Derived {
+                decision: "release",
+                why: vec![permit.why().to_string()],
+                manifest: permit.manifest(),
+            },
+            Some(Action::Refuse { refusal, .. }) => Derived {
+                decision: "refuse",
+                why: vec![refusal.to_string()],
+                manifest: Digest::default(),
+            },
+            Some(Action::Hold(question)) => Derived {
+                decision: "defer",
+                why: words(&question.reasons),
+                manifest: self
+                    .state
+                    .holds()
+                    .find(HoldId(event))
+                    .map(|held| held.manifest)
+                    .unwrap_or_default(),
+            },
+            _ => Derived {
+                decision: "refuse",
+                why: vec!["the kernel did not answer".to_string()],
+                manifest: Digest::default(),
+            },
+        }
     }
 
     fn step(

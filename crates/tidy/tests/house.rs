@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kairos-term", ADAPTER),
     ("kairos-policy", ADAPTER),
     ("kairos-oracles", ADAPTER),
+    ("kairos-tools", ADAPTER),
     ("kairos-conversation", ADAPTER),
     (
         "kairos",
@@ -37,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kairos-term",
             "kairos-policy",
             "kairos-oracles",
+            "kairos-tools",
             "kairos-conversation",
         ],
     ),
@@ -75,7 +77,7 @@ const RINGS: &[(&str, &[&str])] = &[
     ("remembers and conducts", &["store", "monitor"]),
     (
         "confines and mediates",
-        &["sandbox", "files", "net", "term", "policy"],
+        &["sandbox", "files", "net", "term", "tools", "policy"],
     ),
     (
         "may fail without breaking confinement",

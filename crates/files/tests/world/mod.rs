@@ -243,6 +243,7 @@ pub fn line(happening: &Happening) -> String {
             format!("committed {} {:?}", held.effect.object, result)
         }
         Happening::Aborted { held, .. } => format!("aborted {}", held.effect.object),
+        Happening::Due { limit, .. } => format!("due: {limit}"),
         Happening::Withdrawn(_) => "withdrawn".to_string(),
     }
 }

@@ -1,0 +1,300 @@
+//! From a harness's words to effects and content.
+
+use kernel::policy::Policy;
+use kernel::{
+    Carried, Channel, Class, Content, Digest, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
+    Object, Operation, Payload, Scanner, Source,
+};
+use serde_json::Value;
+use url::Url;
+
+use crate::reply::Mistake;
+use crate::request::{self, ChangeKind};
+
+/// Arguments and answers are not nested deeper.
+const DEPTH_MAX: usize = 64;
+/// What people are shown of a call's arguments, in characters.
+const ABOUT_CHARACTERS_MAX: usize = 200;
+
+/// The name of the tree that a harness's files are in.
+const TREE: &str = "workspace";
+
+/// Content as the kernel takes it.
+///
+/// # Errors
+/// When data is nested too deeply.
+pub fn incoming(request: request::Incoming) -> Result<Incoming, Mistake> {
+    let (channel, source) = match request.source {
+        request::Source::Task => (Channel::Term, Source::Task),
+        request::Source::Tool(name) => (Channel::Tool, Source::Tool(name)),
+        request::Source::Party(host) => (Channel::Net, Source::Party(host.to_lowercase())),
+        request::Source::Location(path) => (
+            Channel::File,
+            Source::Location {
+                tree: TREE.to_string(),
+                path: relative(&path)?,
+            },
+        ),
+    };
+    let content = Content::new(request.text.into_bytes());
+    let mut incoming = Incoming::new(channel, source, content);
+    if let Some(json) = &request.json {
+        incoming.leaves = leaves(json)?;
+    }
+    incoming.answers = request.answers.map(EventId);
+    Ok(incoming)
+}
+
+/// An effect, and the bytes that would leave.
+#[derive(Debug)]
+pub struct Proposed {
+    /// The effect.
+    pub effect: Effect,
+    /// What would leave, in canonical form.
+    pub bytes: Vec<u8>,
+}
+
+/// The effect that a harness proposes.
+///
+/// # Errors
+/// What is missing or contradicts itself.
+pub fn proposed(
+    request: request::Propose,
+    policy: &Policy,
+    scanner: &Scanner,
+) -> Result<Proposed, Mistake> {
+    let saw = request
+        .saw
+        .iter()
+        .map(|name| hold(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut proposed = match (request.tool, request.request, request.change) {
+        (Some(tool), None, None) => call(tool, request.arguments, policy)?,
+        (None, Some(http), None) => sent(http, policy)?,
+        (None, None, Some(change)) => changed(change)?,
+        _ => {
+            return Err(Mistake::new(
+                "a proposal names one thing to be done",
+                "give exactly one of `tool`, `request` and `change`",
+            ));
+        }
+    };
+    proposed.effect.saw = saw;
+    proposed.effect.carries = carried(scanner, &proposed);
+    Ok(proposed)
+}
+
+/// Reads a hold's name.
+///
+/// # Errors
+/// When it is none.
+pub fn hold(name: &str) -> Result<HoldId, Mistake> {
+    name.parse().map_err(|()| {
+        Mistake::new(
+            format!("`{name}` is no hold"),
+            "a hold is written as it was answered: `h12`",
+        )
+    })
+}
+
+fn call(tool: String, arguments: Option<Value>, policy: &Policy) -> Result<Proposed, Mistake> {
+    let arguments = match arguments {
+        None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
+        Some(object @ Value::Object(_)) => object,
+        Some(_) => {
+            return Err(Mistake::new(
+                "`arguments` is not an object",
+                "give the tool's arguments by name: `{\"recipient\": \"…\"}`",
+            ));
+        }
+    };
+    let leaves = leaves(&arguments)?;
+    // RFC 8785: one text for one meaning, so that the digest stands for the arguments.
+    let bytes = serde_json_canonicalizer::to_vec(&arguments).map_err(|error| {
+        Mistake::new(
+            format!("`arguments` has no canonical form: {error}"),
+            "numbers have to be finite",
+        )
+    })?;
+    let class = policy
+        .tool(&tool)
+        .map_or(Class::Blocking, |rule| rule.class);
+    let mut about = String::from_utf8_lossy(&bytes).into_owned();
+    if let Some((cut, _)) = about.char_indices().nth(ABOUT_CHARACTERS_MAX) {
+        about.truncate(cut);
+        about.push('…');
+    }
+    let mut effect = Effect::new(
+        Channel::Tool,
+        Operation::Call,
+        Object::Tool { name: tool },
+        class,
+    );
+    effect.arguments = leaves;
+    effect.payload = payload(&bytes);
+    effect.about = about;
+    Ok(Proposed { effect, bytes })
+}
+
+fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake> {
+    let url = Url::parse(&request.url).map_err(|error| {
+        Mistake::new(
+            format!("`{}` is no URL: {error}", request.url),
+            "give an absolute one: `https://api.example/v1/items`",
+        )
+    })?;
+    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+        return Err(Mistake::new(
+            format!("`{}` names no host and port", request.url),
+            "give a URL with `http://` or `https://`",
+        ));
+    };
+    let method = request.method.to_ascii_uppercase();
+    let host = host
+        .trim_matches(['[', ']'])
+        .trim_end_matches('.')
+        .to_string();
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_string(),
+    };
+    let class = if policy.needs_answer(&host, port, &method, &path) {
+        Class::Blocking
+    } else {
+        Class::Stallable
+    };
+    let about = match request.body.len() {
+        0 => "no body".to_string(),
+        bytes => format!("{bytes} bytes"),
+    };
+    let object = Object::Party {
+        scheme: url.scheme().to_string(),
+        host,
+        port,
+        path,
+    };
+    let bytes = request.body.into_bytes();
+    let mut effect = Effect::new(Channel::Net, Operation::Request(method), object, class);
+    effect.payload = payload(&bytes);
+    effect.about = about;
+    Ok(Proposed { effect, bytes })
+}
+
+fn changed(change: request::Change) -> Result<Proposed, Mistake> {
+    let operation = match change.operation {
+        ChangeKind::Create => FileOp::Create,
+        ChangeKind::Modify => FileOp::Modify,
+        ChangeKind::Delete => FileOp::Delete,
+    };
+    let object = Object::Location {
+        tree: TREE.to_string(),
+        path: relative(&change.path)?,
+    };
+    let bytes = change.content.into_bytes();
+    let mut effect = Effect::new(
+        Channel::File,
+        Operation::File(operation),
+        object,
+        Class::Stageable,
+    );
+    effect.payload = payload(&bytes);
+    effect.about = format!("{} bytes", bytes.len());
+    Ok(Proposed { effect, bytes })
+}
+
+/// What the bytes that would leave carry: object, and content as it is and leaf by leaf.
+fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
+    let mut scan = scanner.start();
+    scan.feed(&proposed.bytes);
+    let mut carried = scan.finish();
+    match &proposed.effect.object {
+        Object::Party { host, path, .. } => {
+            carried.merge(&scanner.scan(host.as_bytes()));
+            carried.merge(&scanner.scan(path.as_bytes()));
+        }
+        Object::Location { path, .. } => carried.merge(&scanner.scan(path.as_bytes())),
+        Object::Tool { .. } => {}
+    }
+    carried
+}
+
+fn payload(bytes: &[u8]) -> Payload {
+    Payload {
+        digest: Digest::of(bytes),
+        bytes: bytes.len() as u64,
+    }
+}
+
+/// A path below the workspace, with no way out of it.
+fn relative(path: &str) -> Result<String, Mistake> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                return Err(Mistake::new(
+                    format!("`{path}` may lead out of the workspace"),
+                    "resolve `..` first; the decision is on the resolved path",
+                ));
+            }
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return Err(Mistake::new(
+            "the path is empty",
+            "give a path below the workspace",
+        ));
+    }
+    Ok(parts.join("/"))
+}
+
+/// Every value of something structured, with the way to it. What is null or empty has none.
+///
+/// # Errors
+/// When it is nested too deeply.
+pub fn leaves(value: &Value) -> Result<Vec<Leaf>, Mistake> {
+    let mut found = Vec::new();
+    flatten(value, &mut String::new(), DEPTH_MAX, &mut found)?;
+    Ok(found)
+}
+
+fn flatten(
+    value: &Value,
+    path: &mut String,
+    depth: usize,
+    found: &mut Vec<Leaf>,
+) -> Result<(), Mistake> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(Mistake::new(
+            "the data is nested too deeply",
+            format!("nest no deeper than {DEPTH_MAX} levels"),
+        ));
+    };
+    let mut below = |key: &str, item: &Value, found: &mut Vec<Leaf>| {
+        let length = path.len();
+        if length > 0 {
+            path.push('.');
+        }
+        path.push_str(key);
+        let result = flatten(item, path, depth, found);
+        path.truncate(length);
+        result
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(map) => {
+            for (key, item) in map {
+                below(key, item, found)?;
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                below(&index.to_string(), item, found)?;
+            }
+        }
+        Value::String(text) => found.push(Leaf::new(path.as_str(), text.as_str())),
+        scalar => found.push(Leaf::new(path.as_str(), scalar.to_string())),
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! What a harness writes: one JSON object a line. A line is read twice: for what it asks and its
+//! `id`, then in full, so that a mistake in it is answered under the right `id`.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What every line has.
+#[derive(Debug, Deserialize)]
+pub struct Head<'a> {
+    /// Comes back with the reply; anything.
+    #[serde(borrow, default)]
+    pub id: Option<&'a RawValue>,
+    /// What is asked.
+    #[serde(rename = "do", default)]
+    pub verb: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// The words that `do` may be.
+pub const VERBS: [&str; 11] = [
+    "policy", "open", "incoming", "propose", "done", "verdict", "expire", "withdraw", "held",
+    "view", "close",
+];
+
+/// Where content came from.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Source {
+    /// The principal.
+    Task,
+    /// A tool, by name.
+    Tool(String),
+    /// Somebody beyond the boundary, by host.
+    Party(String),
+    /// A place in the workspace.
+    Location(String),
+}
+
+/// An HTTP request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Method.
+    pub method: String,
+    /// Absolute URL.
+    pub url: String,
+    /// Body.
+    #[serde(default)]
+    pub body: String,
+}
+
+/// A change of a file in the workspace.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// What is done to it.
+    pub operation: ChangeKind,
+    /// Path below the workspace.
+    pub path: String,
+    /// What will be in it.
+    #[serde(default)]
+    pub content: String,
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// It was not there before.
+    Create,
+    /// Other content.
+    Modify,
+    /// It goes away.
+    Delete,
+}
+
+/// Release or refuse.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Let it happen.
+    Release,
+    /// It must not happen.
+    Refuse,
+}
+
+/// Every line has an `id` and a `do` besides its own fields, which were read before, and nothing
+/// else: a misspelt field is a mistake, not a wish that is silently dropped.
+macro_rules! lines {
+    ($($(#[$of:meta])* pub struct $name:ident { $($(#[$field_of:meta])* pub $field:ident: $kind:ty,)* })*) => {
+        $(
+            $(#[$of])*
+            #[derive(Debug, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub struct $name {
+                #[serde(default, rename = "id")]
+                _id: IgnoredAny,
+                #[serde(default, rename = "do")]
+                _verb: IgnoredAny,
+                $($(#[$field_of])* pub $field: $kind,)*
+            }
+        )*
+    };
+}
+
+lines! {
+    /// Loads a policy under a name.
+    pub struct LoadPolicy {
+        /// The name that sessions use.
+        pub name: String,
+        /// Its file.
+        #[serde(default)]
+        pub path: Option<String>,
+        /// Its text.
+        #[serde(default)]
+        pub toml: Option<String>,
+    }
+
+    /// Begins a session.
+    pub struct Open {
+        /// A name that no open session has.
+        pub session: String,
+        /// Name of a policy that was loaded.
+        pub policy: String,
+        /// The principal's words.
+        #[serde(default)]
+        pub task: Option<String>,
+        /// Identity of the workspace: labels stick to it from session to session.
+        #[serde(default)]
+        pub workspace: Option<String>,
+    }
+
+    /// Content reached the agent.
+    pub struct Incoming {
+        /// The session.
+        pub session: String,
+        /// Where it came from.
+        pub source: Source,
+        /// What the agent sees.
+        pub text: String,
+        /// The same content as data, when the tool gave data.
+        #[serde(default)]
+        pub json: Option<Value>,
+        /// Event of the call whose answer it is.
+        #[serde(default)]
+        pub answers: Option<u64>,
+    }
+
+    /// The agent is about to do something: exactly one of `tool`, `request` and `change`.
+    pub struct Propose {
+        /// The session.
+        pub session: String,
+        /// Name of the tool that is called.
+        #[serde(default)]
+        pub tool: Option<String>,
+        /// Its arguments.
+        #[serde(default)]
+        pub arguments: Option<Value>,
+        /// An HTTP request.
+        #[serde(default)]
+        pub request: Option<Request>,
+        /// A change of a file.
+        #[serde(default)]
+        pub change: Option<Change>,
+        /// Holds whose staged state or stub it was made from, as far as the harness knows.
+        #[serde(default)]
+        pub saw: Vec<String>,
+    }
+
+    /// A released call was carried out.
+    pub struct Done {
+        /// The session.
+        pub session: String,
+        /// The call's event.
+        pub event: u64,
+        /// Whether it worked.
+        pub ok: bool,
+        /// What came of it, in a few words.
+        #[serde(default)]
+        pub what: String,
+    }
+
+    /// An oracle's answer for a hold.
+    pub struct Verdict {
+        /// The session.
+        pub session: String,
+        /// The hold: `h12`.
+        pub hold: String,
+        /// Digest of the manifest that the oracle saw, 64 hexadecimal digits.
+        pub manifest: String,
+        /// The answer.
+        pub verdict: Word,
+        /// Which oracle.
+        pub oracle: String,
+        /// Why.
+        #[serde(default)]
+        pub reason: String,
+    }
+
+    /// Something about a hold.
+    pub struct OfHold {
+        /// The session.
+        pub session: String,
+        /// The hold: `h12`.
+        pub hold: String,
+    }
+
+    /// Something about a session.
+    pub struct OfSession {
+        /// The session.
+        pub session: String,
+    }
+}
