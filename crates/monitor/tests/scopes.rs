@@ -321,7 +321,7 @@ fn limits_ask_early_and_then_refuse() {
         ..policy()
     };
     let session = world.session(&policy);
-    let due: Arc<Mutex<Vec<(Vec<HoldId>, Limit)>>> = Arc::default();
+    let due = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&due);
     session.subscribe(Box::new(move |happening| {
         if let Happening::Due { holds, limit } = happening {
