@@ -160,7 +160,7 @@ impl Holds {
         Some(held)
     }
 
-    /// Takes a hold out that nobody decided. What waited for it waits for what it waited for.
+    /// Takes a hold out that nobody decided.
     pub(crate) fn withdraw(&mut self, hold: HoldId) -> Option<Hold> {
         let waiting: Vec<HoldId> = self
             .waiting
@@ -170,18 +170,22 @@ impl Holds {
             .copied()
             .collect();
         let held = self.remove(hold)?;
-        let inherited: Vec<HoldId> = held
+        // It stood for what came before it as well; for that they wait themselves from now on.
+        let inherited: Vec<(HoldId, bool)> = held
             .question
             .depends
             .iter()
-            .copied()
-            .filter(|on| self.open.contains_key(on))
+            .filter_map(|on| Some((*on, self.open.get(on)?.effect.class == Class::Stageable)))
             .collect();
         for name in waiting {
-            let Some(other) = self.open.get_mut(&name) else {
+            let Some(other) = self.open.get_mut(&name).filter(|other| other.covers) else {
                 continue;
             };
-            for on in &inherited {
+            let reads = other.effect.operation.reads_only();
+            for (on, staged) in &inherited {
+                if reads && *staged {
+                    continue;
+                }
                 if let Err(place) = other.question.depends.binary_search(on) {
                     other.question.depends.insert(place, *on);
                     self.waiting.entry(*on).or_default().insert(name);
