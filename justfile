@@ -32,3 +32,8 @@ perf *arguments:
 # Benchmarks of the crates that have some.
 bench *arguments:
     cargo bench --workspace {{arguments}}
+
+# Real agents, real effects, witnesses outside: docs/real-effects.md. `just eval-real --sample 3` takes about two minutes.
+eval-real *arguments:
+    cargo build --release --package kairos
+    eval/real/run run {{arguments}}
