@@ -187,7 +187,8 @@ impl Host {
         Some(target)
     }
 
-    fn source(&self, new: &New) -> Result<File, Errno> {
+    /// The bytes that a file is to have.
+    pub(crate) fn source(&self, new: &New) -> Result<File, Errno> {
         match &new.content {
             Content::Data(id) => self.upper.open_data(*id),
             Content::Base(path) => Ok(self.base.open_file(path)?.0),

@@ -2,11 +2,12 @@
 //! held comes back here as a verdict.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io::Read as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kernel::{EventId, HoldId, Notice, Refusal};
-use monitor::{Held, Outcome};
+use kernel::{Carried, EventId, HoldId, Notice, Refusal};
+use monitor::{Held, Outcome, Session};
 use serde::{Deserialize, Serialize};
 use store::{Lease, Parked};
 
@@ -19,6 +20,9 @@ use crate::recover;
 use crate::settle::{Pending, delta_at, due, order};
 use crate::tree::Ino;
 use crate::trees::Trees;
+
+/// The tree that is the principal's work.
+const WORKSPACE: &str = "workspace";
 
 /// A hold of ours.
 pub(crate) struct Open {
@@ -186,7 +190,17 @@ impl Trees {
                 self.revert(found.tree, &found.delta.path);
                 continue;
             }
-            let effect = found.delta.effect(self.builds_on(&found));
+            let mut effect = found.delta.effect(self.builds_on(&found));
+            match self.carried(&session, &found) {
+                Ok(carried) => effect.carries = carried,
+                Err(error) => {
+                    tracing::warn!("{}: {error}", path::text(&found.delta.path));
+                    self.overlay
+                        .lock()
+                        .touch(found.tree, found.delta.path.clone(), false);
+                    continue;
+                }
+            }
             let note = match Note::of(&found.delta) {
                 Ok(note) => note,
                 Err(error) => {
@@ -219,6 +233,38 @@ impl Trees {
             }
         }
         self.carry_out(released);
+    }
+
+    /// What a change carries in its name, its target and its content: it sticks to the place.
+    fn carried(&self, session: &Session, found: &Pending) -> std::io::Result<Carried> {
+        const PIECE_BYTES: usize = 256 << 10;
+        let scanner = session.scanner();
+        let mut carried = Carried::nothing();
+        let (Some(new), false) = (&found.delta.new, scanner.is_empty()) else {
+            return Ok(carried);
+        };
+        carried.merge(&scanner.scan(&found.delta.path));
+        if let Some(target) = &new.target {
+            carried.merge(&scanner.scan(target));
+        }
+        if let (Kind::File, Some(host)) = (new.kind, self.hosts.get(found.tree)) {
+            let mut content = host.source(new)?;
+            let mut scan = scanner.start();
+            let mut piece = vec![0; PIECE_BYTES];
+            loop {
+                let read = content.read(&mut piece)?;
+                if read == 0 {
+                    break;
+                }
+                scan.feed(piece.get(..read).unwrap_or_default());
+            }
+            carried.merge(&scan.finish());
+        }
+        if found.delta.tree == WORKSPACE {
+            return Ok(carried);
+        }
+        // The agent's own notes of what it was told build on nothing.
+        Ok(Carried::recorded(carried.tokens(), []))
     }
 
     /// Holds that a delta builds on: its directory, what has to leave its directory first, what

@@ -26,7 +26,10 @@ effect = "read"
 
 [[rule]]
 name = "no-wipes"
-forbid = "delete_everything"
+says = "nothing is wiped here"
+cedar = '''
+forbid(principal, action, resource is Kairos::Tool) when { resource.name == "wipe" };
+'''
 "#;
 
 const TASK: &str = "Pay the bill of 12.50 to DE89370400440532013000";
@@ -156,6 +159,8 @@ fn a_call_is_released_held_or_refused_before_it_is_made() {
     );
     let verdict = json!({ "do": "verdict", "session": "s", "hold": held["hold"], "manifest": held["manifest"],
         "verdict": "refuse", "oracle": "me", "reason": "not in the task" });
+    let wipe = json!({ "do": "propose", "session": "s", "tool": "wipe" });
+    insta::assert_snapshot!("a forbidden call", steady(&harness.ask(wipe)));
     insta::assert_snapshot!("a refused hold", steady(&harness.ask(verdict)));
     harness.end();
 }

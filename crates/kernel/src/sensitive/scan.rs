@@ -36,6 +36,11 @@ impl fmt::Debug for Scanner {
 }
 
 impl Scanner {
+    /// Whether there is nothing to be found.
+    pub fn is_empty(&self) -> bool {
+        self.finder.known == 0 && self.marks.is_empty()
+    }
+
     /// Starts a scan of one effect's bytes, to be fed piece by piece.
     pub fn start(&self) -> Scan<'_> {
         Scan {
