@@ -116,6 +116,17 @@ fn a_copied_secret_is_still_one_in_the_next_session() {
     secret.expect_code(75);
     assert!(!witness.has_seen("/notes.md"), "{secret}");
     assert!(!witness.has_seen("k3y-of-nobody"), "{secret}");
+
+    let labels = |words: &[&str]| kairos(&workspace, Who::Me, words).stdout;
+    let told = labels(&["labels"]);
+    assert!(
+        told.contains("notes.md") && told.contains("carries critical content"),
+        "{told}"
+    );
+    labels(&["labels", "clear", "notes.md"]);
+    assert!(!labels(&["labels"]).contains("notes.md"));
+    send("notes.md").expect_code(0);
+    assert!(witness.has_seen("/notes.md"), "the owner has read it");
 }
 
 #[test]

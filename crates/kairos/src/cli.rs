@@ -19,6 +19,7 @@ mod check;
 mod doctor;
 mod demo;
 mod show;
+mod labels;
 mod stdio;
 mod replay;
 
@@ -56,6 +57,8 @@ enum Command {
     Init(init::Init),
     /// Work with policies
     Policy(check::Policy),
+    /// Show what agents' writing left on a workspace's files, or take it away
+    Labels(labels::Labels),
     /// Decide the tool calls of any harness, one JSON object a line (docs/decide-protocol.md)
     Decide(stdio::Stdio),
     /// Decide a session's events again, also by another policy
@@ -103,6 +106,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Why(why) => why.execute(),
         Command::Init(init) => init.execute(),
         Command::Policy(policy) => policy.execute(),
+        Command::Labels(labels) => labels.execute(),
         Command::Decide(stdio) => stdio.execute(),
         Command::Replay(replay) => replay.execute(),
         Command::Doctor(doctor) => doctor.execute(),
