@@ -8,7 +8,7 @@ mod pattern;
 mod tool;
 
 pub use pattern::{FieldPattern, Glob, HostPattern, NamePattern};
-pub use tool::{Destination, Gates, Matching, ToolEffect, ToolRule, TypedRule, When};
+pub use tool::{Condition, Destination, Gates, Matching, ToolEffect, ToolRule, TypedRule, When};
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use crate::decision::{Decision, Reason, Refusal};
 use crate::event::{Digest, Effect, HoldId, Object, Operation, Source};
 use crate::label::Level;
-use crate::provenance::{Forms, Provenance};
+use crate::provenance::{Forms, Provenance, Steered};
 use crate::value::{Gated, Kind, KindSet};
 
 /// A policy as parsed; [`crate::step`] takes it as an argument.
@@ -41,6 +41,10 @@ pub struct Policy {
     pub tools: Vec<ToolRule>,
     /// Values of tools' answers that may steer named arguments and nothing else.
     pub typed: Vec<TypedRule>,
+    /// Fields of tools' answers that are sensitive although the rest is not.
+    pub sensitive_fields: Vec<SensitiveFields>,
+    /// Values that the policy itself vouches for, in normal form and sorted.
+    pub values: Vec<(Kind, String)>,
     /// By which forms, besides equality, a value may derive from trusted ones.
     pub derive: Forms,
 }
@@ -77,6 +81,17 @@ pub enum SourcePattern {
 pub struct SensitiveRule {
     /// Where.
     pub of: SourcePattern,
+    /// How much.
+    pub level: Level,
+}
+
+/// Fields of an otherwise public answer.
+#[derive(Clone, Debug)]
+pub struct SensitiveFields {
+    /// Whose.
+    pub of: SourcePattern,
+    /// Which.
+    pub fields: Vec<FieldPattern>,
     /// How much.
     pub level: Level,
 }
@@ -238,12 +253,52 @@ impl Policy {
             .fold(Level::Public, |level, rule| level.join(rule.level))
     }
 
+    /// Level of one field of a source's content, when its fields are not all alike.
+    pub(crate) fn sensitivity_of_leaf(&self, source: &Source, path: &str) -> Level {
+        let of_leaf = |rule: &&SensitiveFields| rule.fields.iter().any(|field| field.matches(path));
+        self.field_rules(source)
+            .filter(of_leaf)
+            .fold(Level::Public, |level, rule| level.join(rule.level))
+    }
+
+    /// Highest level that some field of a source's content has.
+    pub(crate) fn sensitivity_of_fields(&self, source: &Source) -> Level {
+        self.field_rules(source)
+            .fold(Level::Public, |level, rule| level.join(rule.level))
+    }
+
+    fn field_rules<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a SensitiveFields> {
+        self.sensitive_fields
+            .iter()
+            .filter(|rule| rule.of.matches(source))
+    }
+
+    /// Whether the policy itself vouches for a value in normal form.
+    pub(crate) fn value(&self, kind: Kind, normal: &str) -> bool {
+        self.values
+            .binary_search_by(|(k, v)| (*k, v.as_str()).cmp(&(kind, normal)))
+            .is_ok()
+    }
+
     /// The party that a host and port belong to.
     pub fn party(&self, host: &str, port: u16) -> Option<&Party> {
         self.parties.iter().find(|party| {
             party.hosts.iter().any(|pattern| pattern.matches(host))
                 && (party.ports.is_empty() || party.ports.contains(&port))
         })
+    }
+
+    /// Further values that steer an effect: what the channel says, and a tool's gated arguments.
+    pub fn gated(&self, effect: &Effect) -> Vec<Gated> {
+        let mut gated = effect.gated.clone();
+        if let Object::Tool { name } = &effect.object {
+            let tool = self.tool(name).into_iter();
+            gated.extend(
+                tool.flat_map(|tool| tool.gated(&effect.arguments))
+                    .map(|(gate, _)| gate),
+            );
+        }
+        gated
     }
 
     /// The rule for a tool.
@@ -355,6 +410,8 @@ impl Policy {
     fn underivable(&self, effect: &Effect, provenance: &Provenance) -> Vec<Reason> {
         let mut reasons = Vec::new();
         let mut gated: Vec<Gated> = Vec::new();
+        let mut arguments: Vec<(Gated, KindSet)> = Vec::new();
+        let mut tool_name = "";
         match &effect.object {
             Object::Location { tree, path } => {
                 if let Some(place) = self.executes(tree, path) {
@@ -410,11 +467,27 @@ impl Policy {
             },
             Object::Tool { name } => match self.tool(name) {
                 None => reasons.push(Reason::UnknownTool(name.clone())),
-                Some(tool) => gated.extend(tool.gated(&effect.arguments)),
+                Some(tool) => {
+                    tool_name = name;
+                    arguments = tool.gated(&effect.arguments);
+                }
             },
         }
-        for gate in gated.iter().chain(&effect.gated) {
-            if !provenance.derives(gate.kind, &gate.value) {
+        let by_itself = gated.iter().chain(&effect.gated);
+        let all = by_itself
+            .map(|gate| (gate, KindSet::of(&[gate.kind]), None))
+            .chain(arguments.iter().map(|(gate, kinds)| {
+                let steered = Steered {
+                    tool: tool_name,
+                    argument: &gate.field,
+                };
+                (gate, *kinds, Some(steered))
+            }));
+        for (gate, kinds, steered) in all {
+            let derives = |kind: &Kind| {
+                kinds.contains(*kind) && provenance.derives(self, *kind, &gate.value, steered)
+            };
+            if !Kind::ALL.iter().any(derives) {
                 reasons.push(Reason::NotDerivable {
                     field: gate.field.clone(),
                     kind: gate.kind,

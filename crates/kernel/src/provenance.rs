@@ -1,91 +1,59 @@
 //! What a value derives from. Only incoming content adds to what is known; nothing the agent
 //! emits ever does.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{EventId, Incoming, Source};
+use hashbrown::HashMap;
+
+use crate::event::{EventId, HoldId, Incoming, Leaf, Source};
 use crate::label::Level;
+use crate::policy::Policy;
 use crate::sensitive::{Carried, Scanner, Sensitive};
-use crate::value::{Kind, KindSet, Origin, find, normal};
+use crate::value::normal::normal_of;
+use crate::value::{Kind, KindSet, Origin, each, host_of};
 
-/// At most this many origins are kept for one value; the first ones say enough.
-const ORIGINS_MAX: usize = 4;
+/// `D(x, T)`.
+mod derive;
+/// The structured forms of derivation, by name.
+mod form;
+/// Every value the agent met.
+mod table;
+/// The task as text.
+mod task;
+/// What answers of tools may steer.
+mod typed;
 
-/// A structured form in which a value may derive from trusted ones; each has a name by which a
-/// policy turns it on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Form {
-    /// A path or URL below a trusted one, at a path boundary.
-    Below,
-    /// A text whose words stand in a row in trusted text.
-    Substring,
-    /// A date that is trusted in another notation.
-    Dates,
-    /// A number that is trusted in another format.
-    Numbers,
-    /// A list each element of which derives.
-    Lists,
-    /// A URL each part of which derives.
-    Composed,
-}
+pub use derive::Steered;
+pub use form::{Form, Forms};
 
-impl Form {
-    /// All forms.
-    pub const ALL: [Self; 6] = [
-        Self::Below,
-        Self::Substring,
-        Self::Dates,
-        Self::Numbers,
-        Self::Lists,
-        Self::Composed,
-    ];
+use derive::{Asked, alias, prefixes};
+use table::{Symbol, Table};
+use task::Task;
+use typed::{Call, Released};
 
-    /// The word for it in policies.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Below => "below",
-            Self::Substring => "substring",
-            Self::Dates => "dates",
-            Self::Numbers => "numbers",
-            Self::Lists => "lists",
-            Self::Composed => "composed",
-        }
-    }
-}
+/// Bit of a URL's loose form in the table, beside the bits of kinds.
+const LOOSE: u16 = 1 << 12;
+/// Bit of a number's canonical form.
+const DECIMAL: u16 = 1 << 13;
 
-/// Which forms are in force; all of them unless a policy says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forms(u16);
-
-impl Default for Forms {
-    fn default() -> Self {
-        Self(u16::MAX)
-    }
-}
-
-impl Forms {
-    /// Whether a form is in force.
-    pub fn contains(self, form: Form) -> bool {
-        self.0 & (1 << (form as u16)) != 0
-    }
-
-    /// The same with a form on or off.
-    #[must_use]
-    pub fn with(self, form: Form, on: bool) -> Self {
-        let bit = 1 << (form as u16);
-        Self(if on { self.0 | bit } else { self.0 & !bit })
-    }
-}
+/// Longest text that counts as one value as a whole, in bytes.
+const WHOLE_BYTES_MAX: usize = 200;
 
 /// Everything the agent could know by now, and from where.
 #[derive(Clone, Debug, Default)]
 pub struct Provenance {
-    /// `T`: normal forms of values from trusted sources, by kind.
-    trusted: BTreeSet<(Kind, String)>,
-    /// Every value the agent met, with its first origins.
-    met: BTreeMap<(Kind, String), Vec<Origin>>,
+    /// Every value the agent met; `T` is those that are trusted as some kind.
+    table: Table,
+    /// What the principal said.
+    task: Task,
+    /// What the task is trusted for.
+    task_kinds: KindSet,
+    /// Values good for named arguments only.
+    released: HashMap<Symbol, Vec<Released>>,
+    /// Calls whose answers may release values.
+    calls: BTreeMap<EventId, Call>,
     /// `S`: sensitive tokens.
     sensitive: Sensitive,
 }
@@ -95,83 +63,148 @@ impl Provenance {
     /// Its source, and what sticks to its place, are trusted for `kinds` and have `level`.
     pub(crate) fn learn(
         &mut self,
-        kinds: KindSet,
-        level: Level,
+        policy: &Policy,
+        (kinds, level): (KindSet, Level),
         event: EventId,
         incoming: &Incoming,
     ) {
+        let source = &incoming.source;
+        self.table.begin(event, source);
         let Ok(text) = core::str::from_utf8(&incoming.content.bytes) else {
             if level > Level::Public {
                 // Another encoding than UTF-8 is text all the same, as far as it is ASCII.
                 let text = String::from_utf8_lossy(&incoming.content.bytes);
+                self.sensitive.add_text(&text, level, source, event);
                 self.sensitive
-                    .add_text(&text, level, &incoming.source, event);
-                self.sensitive
-                    .add_bytes(&incoming.content.bytes, level, &incoming.source, event);
+                    .add_bytes(&incoming.content.bytes, level, source, event);
             }
             return;
         };
-        if level > Level::Public {
-            self.sensitive
-                .add_text(text, level, &incoming.source, event);
+        let of_leaf = |leaf: &Leaf| level.join(policy.sensitivity_of_leaf(source, &leaf.path));
+        let of_leaves = incoming.leaves.iter().map(of_leaf).max();
+        // A field that is sensitive cannot be told apart in what has no fields.
+        let whole = if incoming.leaves.is_empty() {
+            level.join(policy.sensitivity_of_fields(source))
+        } else {
+            level
+        };
+        if whole > Level::Public {
             // Values of sensitive content would show up in explanations; it explains nothing.
-            return;
-        }
-        self.sensitive.met_in_public(text);
-        for found in find(text) {
-            let key = (found.kind, found.normal);
-            if kinds.contains(found.kind) {
-                self.trusted.insert(key.clone());
+            self.sensitive.add_text(text, whole, source, event);
+        } else if of_leaves > Some(Level::Public) {
+            for leaf in &incoming.leaves {
+                match of_leaf(leaf) {
+                    Level::Public => self.values(kinds, &leaf.value),
+                    level => self.sensitive.add_text(&leaf.value, level, source, event),
+                }
             }
-            let origins = self.met.entry(key).or_default();
-            if origins.len() < ORIGINS_MAX {
-                origins.push(Origin {
-                    source: incoming.source.clone(),
-                    event,
-                    line: found.line,
-                });
+        } else {
+            self.sensitive.met_in_public(text);
+            self.values(kinds, text);
+            self.wholes(kinds, text, &incoming.leaves);
+            if *source == Source::Task {
+                self.task.add(text);
+                self.task_kinds = self.task_kinds.union(kinds);
             }
         }
-        if kinds.contains(Kind::Text) {
-            self.trusted.insert((Kind::Text, normal(Kind::Text, text)));
+        self.release(policy, incoming, text);
+    }
+
+    /// Every value found in a text, trusted as far as its source is.
+    fn values(&mut self, kinds: KindSet, text: &str) {
+        let table = &mut self.table;
+        each(text, |kind, value, line, doubtful| {
+            let trusted = kinds.contains(kind) && !doubtful;
+            // What is not trusted only has to be known by its text.
+            if !trusted && kind == Kind::Package {
+                return;
+            }
+            let normal = normal_of(kind, value);
+            if normal.is_empty() {
+                return;
+            }
+            table.add(&normal, if trusted { kind.bit() } else { 0 }, line);
+            if let Some((bit, alias)) = alias(kind, &normal).filter(|_| trusted) {
+                table.add(&alias, bit, line);
+            }
+        });
+    }
+
+    /// Lines and leaves as wholes: names of several words.
+    fn wholes(&mut self, kinds: KindSet, text: &str, leaves: &[Leaf]) {
+        let bits = kinds.intersection(KindSet::of(&[Kind::Text])).0;
+        let add = |table: &mut Table, whole: &str, line: u32| {
+            let whole = whole.trim();
+            if !whole.is_empty() && whole.len() <= WHOLE_BYTES_MAX && !whole.contains('\n') {
+                table.add(&normal_of(Kind::Text, whole), bits, line);
+            }
+        };
+        if bits != 0 {
+            for (line, number) in text.lines().zip(1u32..) {
+                add(
+                    &mut self.table,
+                    line.trim_start_matches(['-', '*', ' ']),
+                    number,
+                );
+            }
+        }
+        // A leaf stands in the text soon after the one before it.
+        const NEAR_BYTES: usize = 4096;
+        let (mut rest, mut line) = (text, 1u32);
+        for leaf in leaves {
+            let mut near = rest.len().min(NEAR_BYTES);
+            while !rest.is_char_boundary(near) {
+                near -= 1;
+            }
+            let at = rest.get(..near).and_then(|near| near.find(&leaf.value));
+            if let Some((passed, after)) = at.and_then(|at| rest.split_at_checked(at)) {
+                line =
+                    line.saturating_add(u32::try_from(passed.matches('\n').count()).unwrap_or(0));
+                rest = after;
+            }
+            add(&mut self.table, &leaf.value, line);
         }
     }
 
-    /// `D(x, T)`: whether the trusted values justify a value.
-    pub fn derives(&self, kind: Kind, value: &str) -> bool {
-        let normal = normal(kind, value);
-        if self.trusted.contains(&(kind, normal.clone())) {
-            return true;
-        }
-        match kind {
-            // A URL below a trusted URL, at a path boundary.
-            Kind::Url => prefixes(&normal).any(|p| self.trusted.contains(&(Kind::Url, p))),
-            Kind::Path => prefixes(&normal).any(|p| self.trusted.contains(&(Kind::Path, p))),
-            _ => false,
+    /// `D(x, T)`: whether the trusted values justify a value, as they stand or by one of the
+    /// forms that the policy has in force. `steered` says what the value would steer.
+    pub fn derives(
+        &self,
+        policy: &Policy,
+        kind: Kind,
+        value: &str,
+        steered: Option<Steered<'_>>,
+    ) -> bool {
+        self.ask(policy, steered).derives(kind, value)
+    }
+
+    fn ask<'a>(&'a self, policy: &'a Policy, steered: Option<Steered<'a>>) -> Asked<'a> {
+        Asked {
+            provenance: self,
+            policy,
+            steered,
         }
     }
 
     /// Where the agent met a value, first meetings first.
     pub fn met_at(&self, kind: Kind, value: &str) -> Vec<Origin> {
-        let key = (kind, normal(kind, value));
-        if let Some(origins) = self.met.get(&key) {
-            return origins.clone();
-        }
-        if kind == Kind::Url {
-            if let Some(prefix) =
-                prefixes(&key.1).find(|p| self.met.contains_key(&(Kind::Url, p.clone())))
-            {
-                return self
-                    .met
-                    .get(&(Kind::Url, prefix))
-                    .cloned()
-                    .unwrap_or_default();
-            }
-            if let Some(host) = crate::value::host_of(&key.1) {
-                return self.met_at(Kind::Host, host);
-            }
-        }
-        Vec::new()
+        let normal = normal_of(kind, value);
+        let met = |text: &str| {
+            let symbol = self.table.find(text)?;
+            Some(self.table.met(symbol)).filter(|origins| !origins.is_empty())
+        };
+        let near = || match kind {
+            Kind::Url => prefixes(&normal)
+                .find_map(met)
+                .or_else(|| host_of(&normal).and_then(met)),
+            Kind::Path => prefixes(&normal).find_map(met),
+            _ => None,
+        };
+        met(&normal)
+            .or_else(|| met(&normal_of(Kind::Text, value)))
+            .or_else(|| met(&alias(kind, &normal)?.1))
+            .or_else(near)
+            .unwrap_or_default()
     }
 
     /// Level of what an effect carries.
@@ -195,29 +228,7 @@ impl Provenance {
     }
 
     /// Adds the mark of a stub the agent is about to be given.
-    pub(crate) fn mark(&mut self, hold: crate::event::HoldId, mark: String) {
+    pub(crate) fn mark(&mut self, hold: HoldId, mark: String) {
         self.sensitive.add_mark(hold, &mark);
     }
-
-    /// Whether a source's content was met (for explanations).
-    pub fn knows(&self, source: &Source) -> bool {
-        self.met
-            .values()
-            .flatten()
-            .any(|origin| origin.source == *source)
-    }
-}
-
-/// Every shorter form of a path or URL that ends at a `/` or `?` boundary.
-fn prefixes(text: &str) -> impl Iterator<Item = String> + '_ {
-    let start = text.find("://").map_or(0, |i| i + 3);
-    text.char_indices()
-        .rev()
-        .filter(move |(i, c)| *i >= start && matches!(c, '/' | '?'))
-        .flat_map(move |(i, _)| {
-            let with = text.get(..=i).unwrap_or_default();
-            let without = text.get(..i).unwrap_or_default();
-            [String::from(with), String::from(without)]
-        })
-        .filter(move |prefix| prefix.len() > start)
 }

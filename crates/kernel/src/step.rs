@@ -309,7 +309,9 @@ fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming
     if !matches!(incoming.source, Source::Model(_)) {
         state.made_from = state.made_from.intersection(kinds);
     }
-    state.provenance.learn(kinds, level, event, incoming);
+    state
+        .provenance
+        .learn(policy, (kinds, level), event, incoming);
 }
 
 struct Proposal {
@@ -350,6 +352,7 @@ fn propose(
     };
     held.manifest = held.digest(policy, workspace);
     let depends = &held.question.depends;
+    state.provenance.called(policy, event, &held.effect);
     let decision = match policy.decide(rules, &held.effect, &state.provenance, depends) {
         Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
         Decision::Defer(reasons) => match full(state, policy) {
@@ -362,6 +365,7 @@ fn propose(
     let relabel = labels::relabel(&held.effect, state.made_from, level);
     match decision {
         Decision::Release(why) => {
+            state.provenance.carried_out(event);
             let mut actions = alloc::vec![Action::Release(Permit::new(
                 event,
                 held.manifest,
@@ -499,6 +503,7 @@ fn commit_ready(state: &mut State, holds: impl IntoIterator<Item = HoldId>) -> V
             };
             let permit = Permit::new(EventId(hold.0), held.manifest, why);
             actions.extend(state.labels.commit(hold).map(Action::Label));
+            state.provenance.carried_out(EventId(hold.0));
             actions.push(Action::Commit { hold, permit });
         }
     }

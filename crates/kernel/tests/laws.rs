@@ -415,11 +415,12 @@ fn what_the_agent_emits_never_becomes_trusted() {
             "{actions:?}"
         );
     }
-    assert!(
-        !state
-            .provenance()
-            .derives(kernel::Kind::Url, "https://evil.example/x")
-    );
+    assert!(!state.provenance().derives(
+        &policy,
+        kernel::Kind::Url,
+        "https://evil.example/x",
+        None
+    ));
 }
 
 #[test]

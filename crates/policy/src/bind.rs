@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use kernel::KindSet;
 use kernel::policy::{
-    ExecutesRule, Glob, HostPattern, Limits, NamePattern, Policy, SensitiveRule, SourcePattern,
-    SourceRule,
+    ExecutesRule, FieldPattern, Glob, HostPattern, Limits, NamePattern, Policy, SensitiveFields,
+    SensitiveRule, SourcePattern, SourceRule,
 };
 
 use crate::error::listed;
@@ -66,6 +66,8 @@ impl Binder<'_> {
                 .iter()
                 .flat_map(|entry| entry.rules.iter().cloned())
                 .collect(),
+            sensitive_fields: self.sensitive_fields(),
+            values: self.sheet.values.clone(),
             derive: self.sheet.derive.unwrap_or_default(),
         };
         Bound {
@@ -324,7 +326,7 @@ impl Binder<'_> {
             .filter(|_| self.sheet.defaults.sensitive)
             .chain(mine)
         {
-            for of in &entry.of {
+            for of in entry.of.iter().filter(|_| entry.fields.is_empty()) {
                 for of in self.source_patterns(of, "*", &entry.except, shipped) {
                     rules.push(SensitiveRule {
                         of,
@@ -334,6 +336,28 @@ impl Binder<'_> {
             }
         }
         rules
+    }
+
+    fn sensitive_fields(&self) -> Vec<SensitiveFields> {
+        let entries = self.sheet.sensitive.iter();
+        entries
+            .filter(|entry| !entry.fields.is_empty())
+            .flat_map(|entry| {
+                entry.of.iter().flat_map(|of| {
+                    self.source_patterns(of, "*", &entry.except, false)
+                        .into_iter()
+                        .map(|of| SensitiveFields {
+                            of,
+                            fields: entry
+                                .fields
+                                .iter()
+                                .map(|word| FieldPattern(word.text.clone()))
+                                .collect(),
+                            level: entry.level,
+                        })
+                })
+            })
+            .collect()
     }
 
     fn executes(&self) -> Vec<ExecutesRule> {

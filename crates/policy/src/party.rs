@@ -394,14 +394,31 @@ const METHODS: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE",
 ];
 
+/// Methods of WebDAV and its kin, which there are, but which nobody means by mistake.
+const FURTHER_METHODS: [&str; 14] = [
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "QUERY",
+    "MKCALENDAR",
+    "LINK",
+    "UNLINK",
+    "PURGE",
+];
+
 fn request(document: &Document<'_>, word: &Word) -> Option<PathRule> {
     let (method, path) = match word.text.split_once(' ') {
         Some((method, path)) => (method, path.trim()),
         None if word.text.starts_with('/') => ("", word.text.as_str()),
         None => (word.text.as_str(), ""),
     };
-    let known = method.is_empty()
-        || (method.chars().all(|c| c.is_ascii_uppercase() || c == '-') && method.len() <= 32);
+    let known = method.is_empty() || METHODS.contains(&method) || FURTHER_METHODS.contains(&method);
     if !known || (!path.is_empty() && !path.starts_with('/')) || path.contains(['?', ' ', '#']) {
         let upper = method.to_ascii_uppercase();
         let help = if METHODS.contains(&upper.as_str()) && !known {

@@ -228,7 +228,7 @@ impl Loaded {
             .sources
             .iter()
             .map(|source| match source.trusted.len() {
-                10 => format!("{} is trusted for everything", source.source),
+                n if n == Kind::ALL.len() => format!("{} is trusted for everything", source.source),
                 _ => format!(
                     "{} is trusted for {}",
                     source.source,
@@ -340,7 +340,7 @@ impl fmt::Display for Report {
         writeln!(f, "\ntrusted")?;
         for source in &self.sources {
             let kinds = match source.trusted.len() {
-                10 => "everything".to_string(),
+                n if n == Kind::ALL.len() => "everything".to_string(),
                 _ => source.trusted.join(", "),
             };
             writeln!(f, "  {}: {kinds}", source.source)?;

@@ -190,7 +190,12 @@ impl Compiled {
             ("bytes".to_string(), long(effect.payload.bytes)),
             (
                 "gated".to_string(),
-                RestrictedExpression::new_set(effect.gated.iter().map(|gated| text(&gated.value))),
+                RestrictedExpression::new_set(
+                    self.policy
+                        .gated(effect)
+                        .iter()
+                        .map(|gated| text(&gated.value)),
+                ),
             ),
         ])
         .map_err(|error| error.to_string())?;

@@ -39,6 +39,7 @@ pub(crate) struct Sheet {
     pub(crate) tools: Vec<ToolRule>,
     pub(crate) typed: Vec<TypedEntry>,
     pub(crate) derive: Option<Forms>,
+    pub(crate) values: Vec<(Kind, String)>,
 }
 
 /// Who or what a table speaks of.
@@ -60,6 +61,8 @@ pub(crate) struct SourceEntry {
 pub(crate) struct SensitiveEntry {
     pub(crate) of: Vec<Of>,
     pub(crate) except: Vec<Word>,
+    /// Fields of a tool's answer; empty for all of it.
+    pub(crate) fields: Vec<Word>,
     pub(crate) level: Level,
 }
 
@@ -165,7 +168,12 @@ impl Sheet {
         for table in all(document, &mut top, "typed", "[[typed]]") {
             sheet.typed.extend(tool::typed(document, table));
         }
-        tool::check_typed(document, &sheet.typed, &sheet.tools);
+        tool::check(document, &sheet);
+        sheet.values = top
+            .take("values")
+            .and_then(|item| document.table(item, "[values]"))
+            .map(|table| tool::values(document, table))
+            .unwrap_or_default();
         sheet.derive = top
             .take("derive")
             .and_then(|item| document.table(item, "[derive]"))
@@ -470,8 +478,27 @@ fn sensitive<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<Sensit
         Some(item) => level(document, item)?,
         None => Level::Confidential,
     };
-    table.finish(document, &[("host", "write `party`")]);
-    Some(SensitiveEntry { of, except, level })
+    let field = table.take("field");
+    if field.is_some() && !of.iter().all(|of| matches!(of, Of::Tool(_))) {
+        table.lacks(
+            "`field` speaks of the answers of a tool",
+            "no `tool` here",
+            "write `tool = \"get_profile\"` beside it",
+        );
+    }
+    let fields = field
+        .map(|item| document.strings(item, "[\"passport\"]"))
+        .unwrap_or_default();
+    table.finish(
+        document,
+        &[("host", "write `party`"), ("fields", "write `field`")],
+    );
+    Some(SensitiveEntry {
+        of,
+        except,
+        fields,
+        level,
+    })
 }
 
 fn executes<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option<ExecutesEntry> {

@@ -1,14 +1,17 @@
 //! The tables that speak of tools: `[[tool]]`, `[[typed]]`, `[derive]`.
 
+use std::sync::Arc;
+
 use kernel::policy::{
-    Destination, FieldPattern, Gates, Matching, NamePattern, ToolEffect, ToolRule, TypedRule, When,
+    Condition, Destination, FieldPattern, Gates, Matching, NamePattern, ToolEffect, ToolRule,
+    TypedRule, When,
 };
 use kernel::provenance::{Form, Forms};
-use kernel::{Class, Kind, KindSet};
+use kernel::{Class, Kind, KindSet, Level};
 
 use crate::error::nearest;
 use crate::read::{Document, Item, Table, Word};
-use crate::sheet::{clearance, kinds};
+use crate::sheet::{Sheet, clearance, kinds};
 
 /// `[[tool]]`: one rule for each name.
 pub(crate) fn tool<'a>(document: &Document<'a>, mut table: Table<'a>) -> Vec<ToolRule> {
@@ -42,19 +45,26 @@ pub(crate) fn tool<'a>(document: &Document<'a>, mut table: Table<'a>) -> Vec<Too
     let mut gate = Vec::new();
     if let Some(item) = table.take("gate") {
         for (field, item) in pairs(document, item, "gate", "{ recipient = \"email\" }") {
-            if let Some(kind) = kind(document, item) {
-                gate.push(Gates::Whole(field, kind));
+            if let Some(kinds) = one_or_more(document, item) {
+                gate.push(Gates::Whole(field, kinds));
             }
         }
     }
     if let Some(item) = table.take("inside") {
         for (field, item) in pairs(document, item, "inside", "{ body = [\"url\"] }") {
-            if let Some(kinds) = kinds(document, item) {
+            if let Some(kinds) = one_or_more(document, item) {
                 gate.push(Gates::Inside(field, kinds));
             }
         }
     }
-    let clearance = clearance(document, table.take("clearance")).unwrap_or_default();
+    let selects: Vec<(FieldPattern, KindSet)> = table
+        .take("selects")
+        .map(|item| pairs(document, item, "selects", "{ query = \"text\" }"))
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(field, item)| Some((field, one_or_more(document, item)?)))
+        .collect();
+    let said = clearance(document, table.take("clearance"));
     table.finish(
         document,
         &[
@@ -75,7 +85,12 @@ pub(crate) fn tool<'a>(document: &Document<'a>, mut table: Table<'a>) -> Vec<Too
             effect,
             class: class.unwrap_or(effect.class()),
             gate: gate.clone(),
-            clearance,
+            selects: selects.clone(),
+            // What is only looked at does not leave.
+            clearance: said.unwrap_or(match effect {
+                ToolEffect::Read => Level::Critical,
+                ToolEffect::Fetch | ToolEffect::Act => Level::Public,
+            }),
         })
         .collect()
 }
@@ -115,10 +130,23 @@ pub(crate) fn typed<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
         .unwrap_or_default()
         .into_iter()
         .filter_map(|(field, item)| {
-            let kind = self::kind(document, item)?;
-            Some(Matching { field, kind })
+            let is = condition(document, item)?;
+            Some(Matching { field, is })
         })
         .collect();
+    let inside = table
+        .take("inside")
+        .and_then(|item| document.boolean(item))
+        .unwrap_or_default();
+    let named = table.take("match").is_some_and(|item| {
+        document.string(item, "\"named\"").is_some_and(|word| {
+            document
+                .one_of(&word, "match", &["named"], |word| {
+                    (word == "named").then_some(())
+                })
+                .is_some()
+        })
+    });
     table.finish(
         document,
         &[
@@ -128,7 +156,7 @@ pub(crate) fn typed<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
             ("fields", "write `field`"),
         ],
     );
-    let destinations: Vec<Destination> = to
+    let destinations: Arc<[Destination]> = to
         .iter()
         .filter_map(|word| destination(document, word))
         .collect();
@@ -146,6 +174,8 @@ pub(crate) fn typed<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
                 kind,
                 when,
                 matching: matching.clone(),
+                named,
+                inside,
                 to: destinations.clone(),
             });
         }
@@ -169,8 +199,9 @@ pub(crate) fn derive<'a>(document: &Document<'a>, mut table: Table<'a>) -> Forms
 }
 
 /// What a typed release names has to be there: a tool that is not named is deferred whatever its
-/// arguments are, and an argument that is not gated needs no release.
-pub(crate) fn check_typed(document: &Document<'_>, entries: &[TypedEntry], tools: &[ToolRule]) {
+/// arguments are, and an argument that neither steers nor selects needs no release.
+pub(crate) fn check(document: &Document<'_>, sheet: &Sheet) {
+    let (entries, tools) = (&sheet.typed, &sheet.tools);
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.0.as_str()).collect();
     for entry in entries {
         for word in &entry.from {
@@ -185,24 +216,30 @@ pub(crate) fn check_typed(document: &Document<'_>, entries: &[TypedEntry], tools
                 .iter()
                 .filter(|rule| meets(&rule.name.0, tool))
                 .collect();
-            let gates = |rule: &&ToolRule| {
-                rule.gate.iter().any(|gate| match gate {
-                    Gates::Whole(field, _) | Gates::Inside(field, _) => {
-                        field.matches(argument)
-                            || FieldPattern(argument.to_string()).matches(&field.0)
-                    }
-                })
+            let concerned = |rule: &&ToolRule| {
+                let gated = rule.gate.iter().map(|gate| match gate {
+                    Gates::Whole(field, _) | Gates::Inside(field, _) => field,
+                });
+                let mut fields = gated.chain(rule.selects.iter().map(|(field, _)| field));
+                // What selects without being named does so as text.
+                rule.selects.is_empty() && rule.effect != ToolEffect::Act
+                    || fields.any(|field| overlap(&field.0, argument))
             };
-            if !named.is_empty() && !named.iter().any(gates) {
+            if !named.is_empty() && !named.iter().any(concerned) {
                 document.wrong_help(
                     word.span.clone(),
-                    format!("`{argument}` of `{tool}` is not gated, so it needs no release"),
-                    "not gated",
+                    format!("`{argument}` of `{tool}` neither steers nor selects, so it needs no release"),
+                    "not in `gate` and not in `selects`",
                     format!("write `gate = {{ {argument} = \"...\" }}` in the `[[tool]]` of `{tool}`, or leave this out"),
                 );
             }
         }
     }
+}
+
+/// Whether two field patterns can speak of the same leaf, or of one below the other.
+fn overlap(a: &str, b: &str) -> bool {
+    FieldPattern(a.to_string()).matches(b) || FieldPattern(b.to_string()).matches(a)
 }
 
 fn known_tool(document: &Document<'_>, word: &Word, tool: &str, names: &[&str]) {
@@ -239,6 +276,78 @@ fn kind(document: &Document<'_>, item: Item<'_>) -> Option<Kind> {
         &Kind::ALL.map(Kind::name),
         Kind::parse,
     )
+}
+
+/// One kind or a list of them.
+fn one_or_more(document: &Document<'_>, item: Item<'_>) -> Option<KindSet> {
+    if item.is_bool() {
+        kind(document, item)?;
+    }
+    kinds(document, item)
+}
+
+/// A kind that a leaf has to derive as, or `{ is = [...] }`, `{ named = true }`, `{ words = true }`.
+fn condition(document: &Document<'_>, item: Item<'_>) -> Option<Condition> {
+    if item.is_string_or_list() {
+        return Some(Condition::Derives(one_or_more(document, item)?));
+    }
+    let mut table = document.inline(item, "where", "\"text\"")?;
+    let is = table
+        .take("is")
+        .map(|item| document.strings(item, "[\"billing@bank.example\"]"));
+    let mut flag = |key| {
+        table
+            .take(key)
+            .and_then(|item| document.boolean(item))
+            .unwrap_or_default()
+    };
+    let (named, words) = (flag("named"), flag("words"));
+    let n = usize::from(is.is_some()) + usize::from(named) + usize::from(words);
+    if n != 1 {
+        table.lacks(
+            "a condition is one of `is`, `named` and `words`",
+            "this table",
+            "write `{ is = [\"billing@bank.example\"] }`, `{ named = true }`, `{ words = true }` or just a kind",
+        );
+    }
+    table.finish(document, &[]);
+    match is {
+        _ if n != 1 => None,
+        Some(texts) => Some(Condition::Is(
+            texts.into_iter().map(|word| word.text).collect(),
+        )),
+        None if named => Some(Condition::Named),
+        None => Some(Condition::Words),
+    }
+}
+
+/// `[values]`: what the policy itself vouches for, in normal form.
+pub(crate) fn values<'a>(document: &Document<'a>, mut table: Table<'a>) -> Vec<(Kind, String)> {
+    let mut values = Vec::new();
+    for kind in Kind::ALL {
+        let Some(item) = table.take(kind.name()) else {
+            continue;
+        };
+        for word in document.strings(item, "[\"me@example.org\"]") {
+            let normal = kernel::value::normal(kind, &word.text);
+            if normal.is_empty()
+                || (kind == Kind::Path && normal.split('/').any(|part| part == ".."))
+            {
+                document.wrong_help(
+                    word.span,
+                    format!("`{}` is no {}", word.text, kind.name()),
+                    "not a value of this kind",
+                    "write it as it stands in what the agent does",
+                );
+                continue;
+            }
+            values.push((kind, normal));
+        }
+    }
+    table.finish(document, &[]);
+    values.sort();
+    values.dedup();
+    values
 }
 
 fn when(document: &Document<'_>, item: Item<'_>) -> Option<When> {
@@ -314,7 +423,7 @@ fn is_name(document: &Document<'_>, word: &Word) -> bool {
 pub(crate) fn gate_words(gate: &[Gates]) -> Vec<String> {
     gate.iter()
         .map(|gate| match gate {
-            Gates::Whole(field, kind) => format!("{} ({})", field.0, kind.name()),
+            Gates::Whole(field, kinds) => format!("{} ({})", field.0, names(*kinds).join(" or ")),
             Gates::Inside(field, kinds) => {
                 format!("{} in {}", names(*kinds).join(", "), field.0)
             }

@@ -190,3 +190,40 @@ fn a_policy_that_uses_every_key_has_no_mistake() {
         panic!("{errors}");
     }
 }
+
+#[test]
+fn tools_and_what_their_answers_may_steer() {
+    let send = "[[tool]]\nname = \"send_mail\"\neffect = \"act\"\ngate = { to = \"email\" }\n";
+    let with = |rest: &str| format!("{send}{rest}");
+    insta::assert_snapshot!(all(&[
+        "[[tool]]\nname = \"send_mail\"\n",
+        "[[tool]]\nname = \"send_mail\"\neffect = \"write\"\n",
+        "[[tool]]\nname = \"send mail\"\neffect = \"act\"\nclass = \"slow\"\n",
+        "[[tool]]\nname = \"send_mail\"\neffect = \"act\"\ngate = [\"to\"]\n",
+        "[[tool]]\nname = \"send_mail\"\neffect = \"act\"\ngate = { to = \"mail\" }\ninside = { body = [\"link\"] }\n",
+        "[[tool]]\nname = \"send_mail\"\neffect = \"act\"\ngated = { to = \"email\" }\n",
+        &with(
+            "[[typed]]\nfrom = \"contacts\"\nfield = \"*.email\"\nkind = \"email\"\nto = \"send_mail.to\"\n"
+        ),
+        &with(
+            "[[tool]]\nname = \"contacts\"\neffect = \"read\"\n[[typed]]\nfrom = \"contacts\"\nfield = \"*.email\"\n\
+             kind = \"email\"\nto = [\"send_mail\", \"sendmail.to\", \"send_mail.subject\"]\nwhen = \"chosen\"\n"
+        ),
+        &with(
+            "[[typed]]\nfrom = \"send_mail\"\nfield = \"id\"\nkind = \"id\"\nto = \"send_mail.to\"\nmatch = \"all\"\n\
+             where = { sender = { is = [\"a\"], named = true }, title = \"txt\", x = 3 }\n"
+        ),
+        &with("[[typed]]\nfrom = \"send_mail\"\n"),
+        "[derive]\nsubstrings = true\nbelow = \"no\"\n",
+        "[values]\nmail = [\"a@b.example\"]\npath = [\"/tmp/../etc\"]\n",
+        "[[sensitive]]\npath = \"x\"\nfield = \"passport\"\n",
+    ]));
+}
+
+#[test]
+fn what_could_not_run() {
+    insta::assert_snapshot!(all(&[
+        "[[party]]\nhosts = [\"a.example\"]\nallow = [\"FETCH\", \"get\", \"POST /x\"]\n",
+        "[[party]]\nhosts = [\"a.example\"]\nblocking = [\"SEND /x\"]\n",
+    ]));
+}

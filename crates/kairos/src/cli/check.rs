@@ -72,6 +72,10 @@ impl Check {
         let workspace = workspace(self.place.workspace.as_deref())?;
         let places = wiring::places(surroundings, &workspace);
         let found = policy::discover(&places, self.file.as_deref()).map_err(mistakes)?;
+        if let Some(default) = &found.loaded.oracle.default {
+            oracles::parse(default)
+                .map_err(|why| Failure::new(format!("the policy cannot be used: `[oracle] default`: {why}")))?;
+        }
         let report = found.loaded.report();
         if self.json {
             let text = serde_json::to_string(&report).map_err(Failure::new)?;

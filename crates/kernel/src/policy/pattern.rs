@@ -1,6 +1,7 @@
 //! Patterns of hosts, paths, names and fields.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// A name in which `*` stands for any characters: `search_*`, `mcp__*__read`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,52 @@ impl FieldPattern {
     pub fn matches(&self, path: &str) -> bool {
         fields_match(Some(&self.0), Some(path))
     }
+}
+
+impl FieldPattern {
+    /// What the parts with a `*` stand for, when a leaf's path matches: the record it is in.
+    pub(crate) fn bound<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        let mut record = Vec::new();
+        bind(Some(&self.0), Some(path), &mut record).then_some(record)
+    }
+
+    /// Of two patterns that match, the one with more parts, and then with fewer wildcards, is the
+    /// more specific.
+    pub(crate) fn weight(&self) -> (usize, usize) {
+        let parts = self.0.split('.');
+        let plain = parts.clone().filter(|part| !part.contains('*')).count();
+        (parts.count(), plain)
+    }
+}
+
+fn bind<'a>(pattern: Option<&str>, path: Option<&'a str>, record: &mut Vec<&'a str>) -> bool {
+    let Some(pattern) = pattern else { return true };
+    let (first, rest) = split_field(pattern);
+    let whole = path.unwrap_or_default();
+    if first == "**" {
+        let (n, mut tail) = (record.len(), path);
+        loop {
+            let taken = whole.len() - tail.map_or(0, str::len);
+            record.push(whole.get(..taken).unwrap_or_default().trim_end_matches('.'));
+            if bind(rest, tail, record) {
+                return true;
+            }
+            record.truncate(n);
+            match tail {
+                Some(some) => tail = split_field(some).1,
+                None => return false,
+            }
+        }
+    }
+    let Some(path) = path else { return false };
+    let (field, below) = split_field(path);
+    if !component_matches(first, field) {
+        return false;
+    }
+    if first.contains('*') {
+        record.push(field);
+    }
+    bind(rest, below, record)
 }
 
 fn fields_match(pattern: Option<&str>, path: Option<&str>) -> bool {

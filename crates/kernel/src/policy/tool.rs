@@ -1,6 +1,7 @@
 //! Tools: what a call does, which of its arguments steer, and what its answer may steer in turn.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{FieldPattern, NamePattern};
@@ -19,6 +20,8 @@ pub struct ToolRule {
     pub class: Class,
     /// Which arguments steer it.
     pub gate: Vec<Gates>,
+    /// Which arguments select what it brings, and as what; empty for all of them, as text.
+    pub selects: Vec<(FieldPattern, KindSet)>,
     /// Highest level its arguments may carry.
     pub clearance: Level,
 }
@@ -56,31 +59,48 @@ impl ToolEffect {
 /// Arguments that steer a call.
 #[derive(Clone, Debug)]
 pub enum Gates {
-    /// The argument as a whole is a value of this kind.
-    Whole(FieldPattern, Kind),
+    /// The argument as a whole is a value of one of these kinds.
+    Whole(FieldPattern, KindSet),
     /// The argument is text; values of these kinds inside it steer (a URL in a message).
     Inside(FieldPattern, KindSet),
 }
 
 impl ToolRule {
-    /// The values that steer a call with these arguments.
-    pub(crate) fn gated(&self, arguments: &[Leaf]) -> Vec<Gated> {
+    /// The values that steer a call with these arguments, each with the kinds any one of which
+    /// will do. What is empty steers nothing.
+    pub(crate) fn gated(&self, arguments: &[Leaf]) -> Vec<(Gated, KindSet)> {
         let mut gated = Vec::new();
-        for leaf in arguments {
+        for leaf in arguments
+            .iter()
+            .filter(|leaf| !leaf.value.trim().is_empty())
+        {
+            let mut whole: Option<(&FieldPattern, KindSet)> = None;
             for gate in &self.gate {
                 match gate {
-                    Gates::Whole(field, kind) if field.matches(&leaf.path) => {
-                        gated.push(Gated::new(&leaf.path, *kind, leaf.value.clone()));
+                    Gates::Whole(field, kinds)
+                        if field.matches(&leaf.path)
+                            && whole.is_none_or(|(known, _)| field.weight() > known.weight()) =>
+                    {
+                        whole = Some((field, *kinds));
                     }
                     Gates::Inside(field, kinds) if field.matches(&leaf.path) => {
                         for found in find(&leaf.value) {
                             if kinds.contains(found.kind) {
-                                gated.push(Gated::new(&leaf.path, found.kind, found.normal));
+                                let kinds = KindSet::of(&[found.kind]);
+                                gated.push((
+                                    Gated::new(&leaf.path, found.kind, found.normal),
+                                    kinds,
+                                ));
                             }
                         }
                     }
                     _ => {}
                 }
+            }
+            if let Some((_, kinds)) = whole {
+                let first = Kind::ALL.into_iter().find(|kind| kinds.contains(*kind));
+                let kind = first.unwrap_or(Kind::Text);
+                gated.push((Gated::new(&leaf.path, kind, leaf.value.clone()), kinds));
             }
         }
         gated
@@ -100,10 +120,14 @@ pub struct TypedRule {
     pub kind: Kind,
     /// Under which condition.
     pub when: When,
-    /// Other leaves of the same record have to derive from trusted values, each of these.
+    /// What else has to be true of the record that it stands in; all of these.
     pub matching: Vec<Matching>,
+    /// The task has to name the value itself, as in [`Condition::Named`].
+    pub named: bool,
+    /// The field is text, and every value of the kind inside it counts.
+    pub inside: bool,
     /// What it may steer.
-    pub to: Vec<Destination>,
+    pub to: Arc<[Destination]>,
 }
 
 /// When a value of an answer counts.
@@ -112,7 +136,7 @@ pub enum When {
     /// Always.
     #[default]
     Always,
-    /// When every argument of the call that brought it derives from trusted values.
+    /// When the call that brought it has selecting arguments and every one of them derives.
     Selected,
     /// When the answer holds one such value only.
     Unique,
@@ -120,13 +144,37 @@ pub enum When {
     SelectedUnique,
 }
 
+impl When {
+    pub(crate) fn selected(self) -> bool {
+        matches!(self, Self::Selected | Self::SelectedUnique)
+    }
+
+    pub(crate) fn unique(self) -> bool {
+        matches!(self, Self::Unique | Self::SelectedUnique)
+    }
+}
+
 /// A condition on the record that a value stands in.
 #[derive(Clone, Debug)]
 pub struct Matching {
     /// The other leaf; `*` stands for the same positions as in the rule's field.
     pub field: FieldPattern,
-    /// Its kind.
-    pub kind: Kind,
+    /// What has to be true of it.
+    pub is: Condition,
+}
+
+/// What has to be true of a leaf.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    /// It derives as one of these kinds.
+    Derives(KindSet),
+    /// It is one of these texts, but for case and white space.
+    Is(Vec<String>),
+    /// The task names it: writes it as a phrase or, for an address, writes a word of its local part
+    /// of three letters or more with a capital.
+    Named,
+    /// It shares a word of three characters or more with the task.
+    Words,
 }
 
 /// An argument of a tool.

@@ -1,0 +1,361 @@
+//! One form for everything that means the same: NFKC, no surrounding white space, lower case where
+//! case does not matter, canonical hosts (IDNA), URLs (RFC 3986, section 6) and paths.
+
+use alloc::borrow::Cow;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::Kind;
+
+/// The normal form of a value.
+pub fn normal(kind: Kind, text: &str) -> String {
+    normal_of(kind, text).into_owned()
+}
+
+/// As [`normal`], borrowed when the text is in its normal form already.
+pub(crate) fn normal_of(kind: Kind, text: &str) -> Cow<'_, str> {
+    let folded = folded(text);
+    match kind {
+        Kind::Host => Cow::Owned(host(folded.trim())),
+        Kind::Url => Cow::Owned(url(folded.trim())),
+        Kind::Path => Cow::Owned(path(folded.trim())),
+        Kind::Account => lower(kept(folded, char::is_alphanumeric)),
+        Kind::Number => lower(kept(folded, |c| {
+            c.is_alphanumeric() || matches!(c, '.' | '-')
+        })),
+        Kind::Email | Kind::Package | Kind::Date => lower(trimmed(folded)),
+        Kind::Command | Kind::Text | Kind::Id => lower(spaced(trimmed(folded))),
+    }
+}
+
+/// NFKC, without characters that nobody sees, and with one kind of full stop.
+pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let unseen = |c: &char| {
+        !matches!(
+            c,
+            '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}'
+        )
+    };
+    let stop = |c| if c == '\u{3002}' { '.' } else { c };
+    Cow::Owned(text.nfkc().filter(unseen).map(stop).collect())
+}
+
+fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_string()),
+    }
+}
+
+fn kept(text: Cow<'_, str>, keep: fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(keep) {
+        text
+    } else {
+        Cow::Owned(text.chars().filter(|c| keep(*c)).collect())
+    }
+}
+
+/// White space is one blank.
+fn spaced(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.chars().any(char::is_whitespace) {
+        Cow::Owned(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    } else {
+        text
+    }
+}
+
+fn lower(text: Cow<'_, str>) -> Cow<'_, str> {
+    let changes = if text.is_ascii() {
+        text.bytes().any(|b| b.is_ascii_uppercase())
+    } else {
+        text.chars()
+            .any(|c| !c.to_lowercase().eq(core::iter::once(c)))
+    };
+    if changes {
+        Cow::Owned(text.to_lowercase())
+    } else {
+        text
+    }
+}
+
+/// The host of a URL, as written.
+pub fn host_of(url: &str) -> Option<&str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next()?,
+        None => host.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+/// A host name: lower case, ASCII (IDNA), no trailing dot, no brackets.
+fn host(text: &str) -> String {
+    let bare = text.trim_matches(['[', ']']).trim_end_matches('.');
+    let plain = bare.is_ascii() && !bare.contains("xn--") && !bare.contains("XN--");
+    if plain {
+        return bare.to_ascii_lowercase();
+    }
+    idna::domain_to_ascii(bare).unwrap_or_else(|_| bare.to_lowercase())
+}
+
+/// A URL: lower-case scheme and host, no user, no default port, no fragment, no dot segments, `/`
+/// for an empty path, percent-encoding only where it is needed. One without a scheme stays so.
+fn url(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
+        None => (None, text.trim_start_matches("//")),
+    };
+    let scheme = scheme.map(|scheme| match scheme.as_str() {
+        "ws" => "http".to_string(),
+        "wss" => "https".to_string(),
+        _ => scheme,
+    });
+    let rest = rest.split('#').next().unwrap_or_default();
+    let split = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(split);
+    let authority = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, authority)| authority);
+    let colon = authority
+        .rfind(':')
+        .filter(|at| !authority.get(*at..).unwrap_or_default().contains(']'))
+        .unwrap_or(authority.len());
+    let (name, port) = authority.split_at(colon);
+    let usual = match scheme.as_deref() {
+        Some("https") => port == ":443",
+        Some("http") => port == ":80",
+        _ => false,
+    };
+    let mut out = String::with_capacity(text.len() + 8);
+    if let Some(scheme) = &scheme {
+        out.push_str(scheme);
+        out.push_str("://");
+    }
+    let v6 = name.starts_with('[');
+    out.push_str(if v6 { "[" } else { "" });
+    out.push_str(&host(name));
+    out.push_str(if v6 { "]" } else { "" });
+    if !usual && port.len() > 1 {
+        out.push_str(port);
+    }
+    let (path, query) = match tail.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (tail, None),
+    };
+    segments(&percent(&path.replace('\\', "/")), &mut out);
+    if let Some(query) = query {
+        out.push('?');
+        out.push_str(&percent(query));
+    }
+    out
+}
+
+/// A canonical URL without what it may lack in running text: scheme, `www.`, a slash at the end.
+pub(crate) fn loose(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.strip_prefix("www.").unwrap_or(rest);
+    rest.trim_end_matches('/')
+}
+
+/// Decodes what needs no percent-encoding, encodes what does, in one way.
+fn percent(text: &str) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = String::with_capacity(text.len());
+    let encode = |out: &mut String, byte: u8| {
+        out.push('%');
+        for digit in [byte >> 4, byte & 15] {
+            out.push(char::from(*HEX.get(usize::from(digit)).unwrap_or(&b'0')));
+        }
+    };
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = (byte == b'%')
+            .then(|| text.get(at + 1..at + 3))
+            .flatten()
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escaped {
+            Some(byte) if unreserved(byte) => out.push(char::from(byte)),
+            Some(byte) => encode(&mut out, byte),
+            None if byte.is_ascii_graphic() => out.push(char::from(byte)),
+            None => encode(&mut out, byte),
+        }
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    out
+}
+
+fn unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Appends a URL's path without `.` and `..`.
+fn segments(path: &str, out: &mut String) {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = path
+        .split('/')
+        .skip(usize::from(path.starts_with('/')))
+        .peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    kept.pop();
+                }
+                if last {
+                    kept.push("");
+                }
+            }
+            part => kept.push(part),
+        }
+    }
+    out.push('/');
+    out.push_str(&kept.join("/"));
+}
+
+/// A path: no `.` components, no doubled or trailing slash. `..` stays: it may mean anything.
+fn path(text: &str) -> String {
+    let root = if text.starts_with('/') { "/" } else { "" };
+    let parts: Vec<&str> = text
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    let mut out = String::from(root);
+    out.push_str(&parts.join("/"));
+    out
+}
+
+/// A number without currency, thousands separators and trailing zeros: `$1,200.50` is `1200.5`.
+pub(crate) fn decimal(text: &str) -> Option<String> {
+    let folded = folded(text);
+    let bare = folded
+        .trim()
+        .trim_start_matches(['$', '€', '£', '¥', '+'])
+        .trim_end_matches(['$', '€', '£', '¥', '%'])
+        .trim();
+    let (sign, bare) = match bare.strip_prefix(['-', '−']) {
+        Some(rest) => ("-", rest),
+        None => ("", bare),
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    // The last separator is a decimal point when it stands alone, or when another kind precedes it.
+    let last = bare.rfind(['.', ',']);
+    let (whole, fraction) = match last.and_then(|at| Some((at, bare.get(at..=at)?))) {
+        None => (bare.to_string(), ""),
+        Some((at, mark)) => {
+            let (before, after) = (bare.get(..at)?, bare.get(at + 1..)?);
+            let other = if mark == "." { ',' } else { '.' };
+            let grouped = |text: &str, by: char| {
+                let mut groups = text.split(by);
+                groups
+                    .next()
+                    .is_some_and(|first| (1..=3).contains(&first.len()))
+                    && groups.all(|group| group.len() == 3)
+            };
+            if before.contains(mark) || (mark == "," && after.len() == 3 && !before.contains('.')) {
+                let by = mark.chars().next()?;
+                if !grouped(bare, by) {
+                    return None;
+                }
+                (bare.replace(by, ""), "")
+            } else if before.contains(other) && !grouped(before, other) {
+                return None;
+            } else {
+                (before.replace(other, ""), after)
+            }
+        }
+    };
+    if !digits(&whole) || !(fraction.is_empty() || digits(fraction)) {
+        return None;
+    }
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        whole => whole,
+    };
+    let fraction = fraction.trim_end_matches('0');
+    let mut out = String::from(sign);
+    out.push_str(whole);
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_one_form() {
+        for (a, b) in [
+            ("HTTPS://A.example:443", "https://a.example/"),
+            ("http://a.example:80/x#y", "http://a.example/x"),
+            ("https://user@a.example./x", "https://a.example/x"),
+            ("https://a.example/%7Ebob/%e4", "https://a.example/~bob/%E4"),
+            (
+                "https://a.example/docs/%2e%2E/evil",
+                "https://a.example/evil",
+            ),
+            ("https://a.example/docs/./x/..", "https://a.example/docs/"),
+            ("https://a.example\\docs\\x", "https://a.example/docs/x"),
+            (
+                "https://bücher.example/ä",
+                "https://xn--bcher-kva.example/%C3%A4",
+            ),
+            ("https://ａ.example。/", "https://a.example/"),
+            ("https://[::1]:443/", "https://[::1]/"),
+            ("wss://a.example/", "https://a.example/"),
+        ] {
+            assert_eq!(normal(Kind::Url, a), normal(Kind::Url, b), "{a}");
+        }
+        assert_ne!(
+            normal(Kind::Url, "https://a.example/a%2Fb"),
+            normal(Kind::Url, "https://a.example/a/b")
+        );
+        assert_eq!(loose("https://www.a.example/x/"), "a.example/x");
+    }
+
+    #[test]
+    fn numbers_have_one_form() {
+        for (text, expect) in [
+            ("$1,200.50", Some("1200.5")),
+            ("1.200,50", Some("1200.5")),
+            ("1200,5", Some("1200.5")),
+            ("1,200", Some("1200")),
+            ("1.200", Some("1.2")),
+            ("-0098.70", Some("-98.7")),
+            ("10%", Some("10")),
+            ("1,20,0", None),
+            ("1,2000.5", None),
+            ("12a", None),
+            ("", None),
+            (".", None),
+        ] {
+            assert_eq!(decimal(text).as_deref(), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_and_words() {
+        assert_eq!(normal(Kind::Path, "./a//b/./c/"), "a/b/c");
+        assert_eq!(normal(Kind::Path, "/"), "/");
+        assert_eq!(normal(Kind::Path, "a/../b"), "a/../b");
+        assert_eq!(
+            normal(Kind::Text, " Ｈello\u{200b}\t WORLD "),
+            "hello world"
+        );
+        assert_eq!(normal(Kind::Account, "GB29 NWBK-6016"), "gb29nwbk6016");
+    }
+}
