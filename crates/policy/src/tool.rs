@@ -114,7 +114,7 @@ pub(crate) fn typed<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
         table.lacks(
             "`[[typed]]` has to have `from`, `field`, `kind` and `to`",
             "this table",
-            "write `from = \"search_files\"`, `field = \"*.id\"`, `kind = \"number\"` and `to = [\"delete_file.id\"]`",
+            "write `from = \"search_files\"`, `field = \"*.id\"`, `kind = \"id\"` and `to = [\"delete_file.id\"]`",
         );
     }
     let from = words(document, from, "\"search_files\"");

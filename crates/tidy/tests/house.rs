@@ -53,6 +53,8 @@ const KERNEL_LINKS: &[(&str, &str)] = &[
     ("sha2", "manifest digests"),
     ("minicbor", "the canonical form of a manifest"),
     ("hex", "digests in hexadecimal"),
+    ("hashbrown", "the values that the agent met"),
+    ("foldhash", "through hashbrown"),
     ("memchr", "the sensitive search: where escapes begin"),
     ("unicode-normalization", "values compare in NFKC"),
     ("tinyvec", "through unicode-normalization"),

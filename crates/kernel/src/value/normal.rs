@@ -100,11 +100,75 @@ pub fn host_of(url: &str) -> Option<&str> {
 /// A host name: lower case, ASCII (IDNA), no trailing dot, no brackets.
 fn host(text: &str) -> String {
     let bare = text.trim_matches(['[', ']']).trim_end_matches('.');
-    let plain = bare.is_ascii() && !bare.contains("xn--") && !bare.contains("XN--");
-    if plain {
+    if bare.is_ascii() {
         return bare.to_ascii_lowercase();
     }
-    idna::domain_to_ascii(bare).unwrap_or_else(|_| bare.to_lowercase())
+    // What UTS 46 maps further than NFKC and lower case do stays apart, and so does not derive.
+    let lower: String = bare.to_lowercase().nfkc().collect();
+    let labels = lower.split('.').map(|label| match label.is_ascii() {
+        true => Some(label.to_string()),
+        false => punycode(label),
+    });
+    let labels: Option<Vec<String>> = labels.collect();
+    labels.map_or(lower, |labels| labels.join("."))
+}
+
+/// A label in its ASCII form (RFC 3492); none when it is too long to be one.
+fn punycode(label: &str) -> Option<String> {
+    const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut out = String::from("xn--");
+    out.extend(label.chars().filter(char::is_ascii));
+    let plain = u32::try_from(out.len() - 4).ok()?;
+    if plain > 0 {
+        out.push('-');
+    }
+    let count = u32::try_from(label.chars().count())
+        .ok()
+        .filter(|n| *n <= 63)?;
+    let (mut n, mut delta, mut bias, mut done) = (128u32, 0u32, 72u32, plain);
+    while done < count {
+        let next = label.chars().map(u32::from).filter(|c| *c >= n).min()?;
+        delta = delta.checked_add((next - n).checked_mul(done + 1)?)?;
+        n = next;
+        for c in label.chars().map(u32::from) {
+            if c < n {
+                delta = delta.checked_add(1)?;
+            }
+            if c != n {
+                continue;
+            }
+            let mut rest = delta;
+            for k in (36u32..).step_by(36) {
+                let least = k.saturating_sub(bias).clamp(1, 26);
+                let digit = match rest < least {
+                    true => rest,
+                    false => least + (rest - least) % (36 - least),
+                };
+                out.push(char::from(*DIGITS.get(usize::try_from(digit).ok()?)?));
+                if rest < least {
+                    break;
+                }
+                rest = (rest - least) / (36 - least);
+            }
+            bias = adapted(delta, done + 1, done == plain);
+            delta = 0;
+            done += 1;
+        }
+        delta += 1;
+        n += 1;
+    }
+    Some(out)
+}
+
+fn adapted(delta: u32, count: u32, first: bool) -> u32 {
+    let mut delta = if first { delta / 700 } else { delta / 2 };
+    delta += delta / count;
+    let mut k = 0;
+    while delta > 455 {
+        delta /= 35;
+        k += 36;
+    }
+    k + 36 * delta / (delta + 38)
 }
 
 /// A URL: lower-case scheme and host, no user, no default port, no fragment, no dot segments, `/`
