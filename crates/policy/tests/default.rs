@@ -98,6 +98,9 @@ fn what_runs_unasked_is_known() {
         ("kairos.toml", Some("agent configuration")),
         (".envrc", Some("shell start file")),
         (".husky/pre-commit", Some("git hook")),
+        ("requirements-dev.txt", Some("dependencies")),
+        ("web/package-lock.json", Some("dependencies")),
+        ("docs/requirements.md", None),
         (
             "lib/site-packages/x.pth",
             Some("loaded by the interpreter at start"),
