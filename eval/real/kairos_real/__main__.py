@@ -30,7 +30,7 @@ def main():
     parser = argparse.ArgumentParser(prog="eval-real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run cases, then write the report")
-    run.add_argument("--sample", type=int, metavar="N", help="only N cases, spread over the suite; results go to a folder of their own")
+    run.add_argument("--sample", type=int, metavar="N", help="only N cases, spread over the suite; results go to a folder of their own, anew each time, unless --results names one")
     run.add_argument("--only", metavar="WORD", action="append", default=[], help="only jobs whose name holds WORD (task/attack/vector/agent/model/configuration); may be repeated")
     run.add_argument("--results", metavar="FOLDER")
     run.add_argument("--kairos", metavar="PROGRAM", default=os.environ.get("KAIROS_BIN"))
@@ -55,7 +55,7 @@ def run_all(arguments):
     folder = arguments.results or (os.path.join(tempfile.gettempdir(), "kairos-real-sample") if arguments.sample or arguments.only else RESULTS)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "results.jsonl")
-    if arguments.again or arguments.sample:
+    if arguments.again or arguments.sample and not arguments.results:
         open(path, "w", encoding="utf-8").close()
     todo = [job for job in jobs() if all(word in name(job) for word in arguments.only)]
     if arguments.sample:

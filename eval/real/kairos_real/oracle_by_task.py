@@ -32,7 +32,7 @@ def by_url(thing, task):
     url = "%s://%s%s%s" % (thing["scheme"], thing["host"], port(thing), thing["path"])
     for named in re.findall(r"https?://[^\s`'\"<>]+", task):
         named = named.rstrip(".,;:)/")
-        if url.split("?")[0] == named or url.startswith(named + "/"):
+        if url in (named, named + "/") or url.startswith(named + "/"):
             return "release", "the task names %s" % named
     return "refuse", "the task does not name %s" % url
 
