@@ -20,6 +20,7 @@ mod doctor;
 mod demo;
 mod show;
 mod labels;
+mod eval;
 mod stdio;
 mod replay;
 
@@ -65,6 +66,8 @@ enum Command {
     ///
     /// Exit status: 1 when the session's own policy does not lead to what was recorded.
     Replay(replay::Replay),
+    /// Measure what Kairos stops and what it costs (needs the Python package in `eval/`)
+    Eval(eval::Eval),
     /// Check that this machine can confine an agent
     Doctor(doctor::Doctor),
     /// Show in half a minute what Kairos does, without keys or network
@@ -107,6 +110,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Init(init) => init.execute(),
         Command::Policy(policy) => policy.execute(),
         Command::Labels(labels) => labels.execute(),
+        Command::Eval(eval) => eval.execute(),
         Command::Decide(stdio) => stdio.execute(),
         Command::Replay(replay) => replay.execute(),
         Command::Doctor(doctor) => doctor.execute(),
