@@ -261,6 +261,10 @@ fn unsafe_is_only_where_its_name_says() {
 fn no_forgotten_words() {
     let mut wrong = Vec::new();
     for file in tracked() {
+        // Other people's words, kept as they are.
+        if file.starts_with(root().join("eval/real/data")) {
+            continue;
+        }
         let Ok(text) = std::fs::read_to_string(&file) else {
             continue;
         };
