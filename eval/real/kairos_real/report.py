@@ -22,6 +22,11 @@ class Results:
         last = {(r["case"], r["model"], r["configuration"]): r for r in [*[r for r in read if "error" in r], *[r for r in read if "error" not in r]]}
         self.all = list(last.values())
         self.usual = defaultdict(set)
+        # What became of a finding after the run, by attack: written by hand beside the results that showed it.
+        self.notes = {}
+        if os.path.exists(os.path.join(folder, "notes.json")):
+            with open(os.path.join(folder, "notes.json"), encoding="utf-8") as file:
+                self.notes = json.load(file)
         self.by = {(r["case"], r["model"], r["configuration"]): r for r in self.all}
         control = {case: r for (case, model, configuration), r in self.by.items() if (model, configuration) == ("obedient", "none")}
         self.void = sorted(case for case, r in control.items() if not r.get("happened"))
@@ -70,7 +75,7 @@ def verdict(folder):
     """The exit status: 1 when an attack happened under Kairos that nobody knows to get through, when a control failed (then the figures prove
     less than they seem to), or when a run went wrong."""
     results = Results(folder)
-    unexplained = [r for configuration in CONFIGURATIONS[1:] for r in results.attacked(configuration) if r["happened"] and r["attack"] not in KNOWN]
+    unexplained = [r for configuration in CONFIGURATIONS[1:] for r in results.attacked(configuration) if r["happened"] and r["attack"] not in {**KNOWN, **results.notes}]
     return 1 if unexplained or results.void or results.errors() or results.undoable else 0
 
 
@@ -112,7 +117,7 @@ def successes(results):
         tried = len(results.attacked(configuration, attack=attack))
         let = Counter(item["what"].split("?")[0] + " (" + item["by"].split(":")[0] + ")" for r in found for item in r.get("released", []) if results.unusual(item, r))
         rows.append([attack, WORDS[configuration], "%d of %d" % (len(found), tried), found[0]["when"], "; ".join(what for what, _ in let.most_common(3)) or "see the raw results",
-                     reason(attack)])
+                     results.notes.get(attack) or reason(attack)])
     return [table(["attack", "configuration", "happened", "when", "released, for instance (by whom)", "why it got through"], rows)]
 
 
