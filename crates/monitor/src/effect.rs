@@ -44,7 +44,7 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         core.task
             .push(String::from_utf8_lossy(&incoming.content.bytes).into_owned());
     }
-    core.trace.push(format!(
+    core.tell(format!(
         "{} in: {} ({bytes} bytes)",
         event.0, incoming.source
     ));
@@ -159,7 +159,7 @@ pub(crate) fn propose(
     {
         return failed(&why, event, &effect);
     }
-    core.trace.push(format!(
+    core.tell(format!(
         "{} out: {} {}: {decision}",
         event.0,
         effect.operation.name(),
@@ -313,7 +313,7 @@ pub(crate) fn done(session: &Session, event: EventId, result: Result<String, Str
         Err(what) => (false, what),
     };
     let mut core = session.core();
-    core.trace.push(format!("{} done: {what}", event.0));
+    core.tell(format!("{} done: {what}", event.0));
     // The effect has happened; that its outcome cannot be recorded stops what comes after.
     let _ = core.append(&Record::Done {
         event: event.0,

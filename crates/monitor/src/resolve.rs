@@ -163,7 +163,7 @@ fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
 
 /// The whole of what a hold would do, as text for the person who is asked: a diff, a body.
 pub fn show(session: &Session, hold: HoldId) -> Option<String> {
-    let held = session.held().into_iter().find(|held| held.hold == hold)?;
+    let held = session.find(hold)?;
     let channel = session.channel(held.effect.channel);
     channel
         .and_then(|channel| channel.show(&held))

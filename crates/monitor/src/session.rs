@@ -16,6 +16,9 @@ use store::{Blobs, Lease, Log, LogError, Parked, Record, Recovered, SessionDir, 
 use crate::effect;
 use crate::ports::{Chance, Channel, Clock, Happening};
 
+/// So many lines of the trace are kept at least; the log has all of it.
+const TRACE_LINES_MAX: usize = 4096;
+
 /// A hold as adapters and reviewers see it.
 #[derive(Clone, Debug)]
 pub struct Held {
@@ -353,6 +356,12 @@ impl Session {
             .collect()
     }
 
+    /// A hold, if it is open.
+    pub fn find(&self, hold: HoldId) -> Option<Held> {
+        let core = self.core();
+        core.state.holds().find(hold).map(|hold| core.held(hold))
+    }
+
     /// The principal's words so far.
     pub fn task(&self) -> Vec<String> {
         self.core().task.clone()
@@ -434,6 +443,14 @@ impl Core {
             self.failed.get_or_insert_with(|| error.to_string());
         }
         result
+    }
+
+    /// Adds a line to the trace that oracles are shown the end of.
+    pub(crate) fn tell(&mut self, line: String) {
+        if self.trace.len() >= 2 * TRACE_LINES_MAX {
+            self.trace.drain(..TRACE_LINES_MAX);
+        }
+        self.trace.push(line);
     }
 
     /// Makes log and labels durable.

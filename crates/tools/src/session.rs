@@ -279,7 +279,7 @@ impl Harness {
 
     fn open_hold(&self, name: &str) -> Result<HoldId, Mistake> {
         let hold = event::hold(name)?;
-        if self.session.held().iter().any(|held| held.hold == hold) {
+        if self.session.find(hold).is_some() {
             Ok(hold)
         } else {
             Err(void(&format!(

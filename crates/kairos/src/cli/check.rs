@@ -73,8 +73,11 @@ impl Check {
         let places = wiring::places(surroundings, &workspace);
         let found = policy::discover(&places, self.file.as_deref()).map_err(mistakes)?;
         if let Some(default) = &found.loaded.oracle.default {
-            oracles::parse(default)
-                .map_err(|why| Failure::new(format!("the policy cannot be used: `[oracle] default`: {why}")))?;
+            oracles::parse(default).map_err(|why| {
+                Failure::new(format!(
+                    "the policy cannot be used: `[oracle] default`: {why}"
+                ))
+            })?;
         }
         let report = found.loaded.report();
         if self.json {

@@ -13,7 +13,11 @@ use crate::exit::{Failure, Outcome, Status};
 #[derive(Debug, Args)]
 pub(crate) struct Eval {
     /// What to do: `all`, `report`, ...; `--help` lists it
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORD"
+    )]
     words: Vec<OsString>,
 }
 
