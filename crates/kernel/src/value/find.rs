@@ -302,13 +302,18 @@ fn name_of_file(name: &str) -> Option<FileName> {
         "dat", "log", "jpg", "jpeg", "png", "gif", "svg", "webp", "json", "jsonl", "html", "htm",
         "xml", "css", "scss", "js", "mjs", "cjs", "jsx", "ts", "tsx", "vue", "toml", "yaml", "yml",
         "ini", "cfg", "conf", "lock", "java", "kt", "go", "c", "h", "cpp", "hpp", "php", "lua",
-        "sql", "tar", "gz", "tgz", "bak", "tmp", "env", "example", "md", "py", "ipynb",
+        "sql", "tar", "gz", "tgz", "bak", "tmp", "env", "md", "py", "ipynb",
     ];
     const LIKELY: &[&str] = &[
         "zip", "rs", "sh", "pl", "rb", "cc", "so", "ps", "mk", "am", "in", "mov", "app", "bat",
         "vi",
     ];
-    let extension = name.rsplit_once('.')?.1.to_ascii_lowercase();
+    let (stem, extension) = name.rsplit_once('.')?;
+    let extension = extension.to_ascii_lowercase();
+    // `sink.example` is a host that is made for examples, `config.toml.example` an example of a file.
+    if extension == "example" {
+        return name_of_file(stem);
+    }
     if CERTAIN.contains(&extension.as_str()) {
         Some(FileName::Certain)
     } else {
@@ -351,6 +356,7 @@ mod tests {
             ("see 10.0.0.1:80/x and", Kind::Host, "10.0.0.1"),
             ("see 10.0.0.1:80/x and", Kind::Url, "10.0.0.1:80/x"),
             ("in docs/deploy.md", Kind::Path, "docs/deploy.md"),
+            ("deploy to good.example", Kind::Host, "good.example"),
             ("visit www.a.example/b?c", Kind::Url, "www.a.example/b?c"),
             ("visit informations.com.", Kind::Url, "informations.com/"),
             (
