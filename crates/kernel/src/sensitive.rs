@@ -18,22 +18,16 @@ use crate::event::{EventId, HoldId, Source};
 use crate::label::Level;
 use crate::value::Origin;
 
-/// Undoing escapes.
-mod escapes;
 /// Tokens as they are.
 mod find;
 /// Filter and table.
 mod index;
-/// Undoing base64, base32 and hexadecimal.
-mod runs;
 /// Pieces and codes.
 mod scan;
 /// Which parts of a text are tokens.
 pub mod select;
 /// Bytes and origins.
 mod tokens;
-/// UTF-16.
-mod wide;
 
 pub use scan::{DEPTH, Scan, Scanner};
 pub use select::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};

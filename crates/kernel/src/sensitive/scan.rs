@@ -6,10 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::escapes::Escape;
+use codes::escapes::Escape;
+use codes::runs::{Decoded, each_run, shifted};
+use codes::wide;
+
+use super::Carried;
 use super::find::{Finder, Found};
-use super::runs::{Decoded, each_run, shifted};
-use super::{Carried, wide};
 use crate::event::HoldId;
 
 /// Codes one within the other that are undone.

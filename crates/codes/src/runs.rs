@@ -15,22 +15,22 @@ const INDENT_MAX: usize = 64;
 
 /// What was decoded, by code.
 #[derive(Default)]
-pub(super) struct Decoded {
+pub struct Decoded {
     /// Both alphabets of base64.
-    pub(super) base64: Vec<u8>,
+    pub base64: Vec<u8>,
     /// Either case.
-    pub(super) base32: Vec<u8>,
+    pub base32: Vec<u8>,
     /// Either case.
-    pub(super) hex: Vec<u8>,
+    pub hex: Vec<u8>,
     /// `aa:bb:cc`; always aligned.
-    pub(super) pairs: Vec<u8>,
+    pub pairs: Vec<u8>,
     /// Stretches with the line breaks in them taken out.
-    pub(super) unwrapped: Vec<u8>,
+    pub unwrapped: Vec<u8>,
 }
 
 impl Decoded {
     /// Decodes every stretch of a text.
-    pub(super) fn fill(&mut self, text: &[u8]) {
+    pub fn fill(&mut self, text: &[u8]) {
         for buffer in [
             &mut self.base64,
             &mut self.base32,
@@ -74,7 +74,7 @@ impl Decoded {
 }
 
 /// Where runs stand in a text, for showing what is left of it.
-pub(super) fn each_run(text: &[u8], tell: &mut dyn FnMut(usize, usize)) {
+pub fn each_run(text: &[u8], tell: &mut dyn FnMut(usize, usize)) {
     let mut ignored = Vec::new();
     stretches(text, &mut |start, kind| {
         let end = match kind {
@@ -87,7 +87,7 @@ pub(super) fn each_run(text: &[u8], tell: &mut dyn FnMut(usize, usize)) {
 }
 
 /// All bits moved up: the bytes that begin so many bits later.
-pub(super) fn shifted(bytes: &[u8], bits: u32, out: &mut Vec<u8>) {
+pub fn shifted(bytes: &[u8], bits: u32, out: &mut Vec<u8>) {
     out.clear();
     let next = bytes.iter().skip(1);
     out.extend(

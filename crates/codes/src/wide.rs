@@ -10,7 +10,7 @@ const GAP: u8 = 0;
 const REACH: usize = 512;
 
 /// Appends the surroundings of zeros, read as UTF-16.
-pub(super) fn narrowed(text: &[u8], little: bool, out: &mut Vec<u8>) {
+pub fn narrowed(text: &[u8], little: bool, out: &mut Vec<u8>) {
     let mut from = 0;
     // The end of the last stretch.
     let mut done = 0;

@@ -11,7 +11,7 @@ const GAP: u8 = 0;
 
 /// One way of escaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Escape {
+pub enum Escape {
     /// `%41`, and `%u0041` of old scripts.
     Percent,
     /// The same, and `+` for a space.
@@ -27,7 +27,8 @@ pub(super) enum Escape {
 }
 
 impl Escape {
-    pub(super) const ALL: [Self; 6] = [
+    /// Every one.
+    pub const ALL: [Self; 6] = [
         Self::Percent,
         Self::Form,
         Self::Backslash,
@@ -37,7 +38,7 @@ impl Escape {
     ];
 
     /// Appends what stands around escapes, with them undone; `reach` bytes on both sides of each.
-    pub(super) fn undo(self, text: &[u8], reach: usize, out: &mut Vec<u8>) {
+    pub fn undo(self, text: &[u8], reach: usize, out: &mut Vec<u8>) {
         let lead = match self {
             Self::Percent => b'%',
             Self::Form => b'+',
