@@ -37,3 +37,12 @@ bench *arguments:
 eval-real *arguments:
     cargo build --release --package kairos
     eval/real/run run {{arguments}}
+
+# What Kairos stops and what it costs, on AgentDojo and AgentDyn: docs/evaluation.md. `just eval DIR` replays the records of a folder, too.
+eval data="" *arguments:
+    cargo build --release --package kairos
+    KAIROS="${CARGO_TARGET_DIR:-target}/release/kairos" "${CARGO_TARGET_DIR:-target}/eval-venv/bin/python" -m kairos_eval all {{ if data != "" { "--data " + quote(data) } else { "" } }} --out eval-results {{arguments}}
+
+# Tables and plots again, from the result files that are kept.
+eval-report:
+    "${CARGO_TARGET_DIR:-target}/eval-venv/bin/python" -m kairos_eval report
