@@ -99,6 +99,7 @@ fn what_runs_unasked_is_known() {
         (".envrc", Some("shell start file")),
         (".husky/pre-commit", Some("git hook")),
         ("requirements-dev.txt", Some("dependencies")),
+        ("pytest.ini", Some("configuration that is code")),
         ("web/package-lock.json", Some("dependencies")),
         ("docs/requirements.md", None),
         (
