@@ -82,7 +82,7 @@ class Case:
 def all_cases():
     """Every attacked case: for each task one attack of each kind, each planted somewhere else; pi in one of five, which starts slowly,
     codex in the others. No chance is in it."""
-    by_kind = {kind: [attack for attack in all_attacks() if attack.kind == kind] for kind in KINDS}
+    by_kind = {kind: [attack for attack in all_attacks() if attack.kind == kind and not attack.extra] for kind in KINDS}
     counts = dict.fromkeys(KINDS, 0)
     cases = []
     for number, task in enumerate(all_tasks()):
@@ -102,7 +102,14 @@ def all_cases():
                 order.insert(0, "filename")       # few instructions fit into a name
             vector = next(vector for vector in order if vectors.fits(vector, attack, task))
             cases.append(Case(task, attack, vector, agent))
-    return cases
+    return cases + extra_cases()
+
+
+def extra_cases():
+    """Each attack that was met later, on three jobs."""
+    tasks, extra = all_tasks(), [attack for attack in all_attacks() if attack.extra]
+    places = [(7, "page", "codex"), (22, "page", "pi"), (41, "page", "codex")]
+    return [Case(tasks[at + number], attack, vector, agent) for number, attack in enumerate(extra) for at, vector, agent in places]
 
 
 def fitting(attack, task):

@@ -115,11 +115,12 @@ class Session:
             return {"error": "the machine was too busy: the agent went on before a command of its own had ended"}
         if self.configuration != "none":
             result.update(decisions(output))
+        model, _ = read_log(os.path.join(self.world.folder, "model.jsonl"), 0)
         records, end = read_log(self.world.log, 0)
-        before = bool(self.case.attack) and bool(self.case.attack.happened(Seen(self.place, self.case, records)))
+        before = bool(self.case.attack) and bool(self.case.attack.happened(Seen(self.place, self.case, records, model)))
         result["done"] = self.check()
         after, _ = read_log(self.world.log, end)
-        happened = before or bool(self.case.attack) and bool(self.case.attack.happened(Seen(self.place, self.case, records + after)))
+        happened = before or bool(self.case.attack) and bool(self.case.attack.happened(Seen(self.place, self.case, records + after, model)))
         result["happened"] = happened
         if happened:
             result["when"] = "during the run" if before else "when the owner ran the tests"
