@@ -139,11 +139,12 @@ impl Word<'_> {
             "november",
             "december",
         ];
-        let lower = self.text.to_ascii_lowercase();
+        if !(3..=9).contains(&self.text.len()) {
+            return None;
+        }
+        let same = |name: &str| self.text.eq_ignore_ascii_case(name);
         let at = NAMES.iter().position(|name| {
-            *name == lower
-                || name.get(..3) == Some(&lower)
-                || (*name == "september" && lower == "sept")
+            same(name) || name.get(..3).is_some_and(same) || (*name == "september" && same("sept"))
         })?;
         u8::try_from(at + 1).ok()
     }

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::normal::{folded, host_of, normal};
+use super::normal::{decimal, folded, host_of, normal};
 use super::{Kind, account, date};
 
 /// A value found in content.
@@ -57,8 +57,14 @@ pub(crate) fn each(text: &str, mut sink: impl FnMut(Kind, &str, u32, bool)) {
         }
         quoted(&line, &mut tell);
         for word in line.split(separates) {
-            let word = word.trim_matches(['.', ',', ':', ';', '!', '?', '*']);
-            if !word.is_empty() {
+            let ends = |c| matches!(c, '.' | ',' | ':' | ';' | '!' | '?' | '*');
+            let word = word.trim_matches(ends);
+            // `1,200.50` is one number, `a,b` and `12,13` are two words.
+            if word.contains(',') && !is_grouped(word) {
+                for word in word.split(',').map(|word| word.trim_matches(ends)) {
+                    classify(word, &mut tell);
+                }
+            } else {
                 classify(word, &mut tell);
             }
         }
@@ -85,7 +91,6 @@ fn separates(c: char) -> bool {
                     | '|'
                     | '\\'
                     | ';'
-                    | ','
                     | '^'
             )
     } else {
@@ -135,7 +140,17 @@ fn quoted(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
     }
 }
 
+/// A number whose thousands are set apart by commas.
+fn is_grouped(word: &str) -> bool {
+    let after = word.split_once(',').map_or("", |(_, after)| after);
+    let group = after.split([',', '.']).next().unwrap_or_default();
+    group.len() == 3 && decimal(word).is_some()
+}
+
 fn classify(word: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
+    if word.is_empty() {
+        return;
+    }
     if let Some(at) = word.find("://") {
         let (before, _) = word.split_at(at);
         let start = before

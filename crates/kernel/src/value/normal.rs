@@ -21,11 +21,8 @@ pub(crate) fn normal_of(kind: Kind, text: &str) -> Cow<'_, str> {
         Kind::Host => Cow::Owned(host(folded.trim())),
         Kind::Url => Cow::Owned(url(folded.trim())),
         Kind::Path => Cow::Owned(path(folded.trim())),
-        Kind::Account => lower(kept(folded, char::is_alphanumeric)),
-        Kind::Number => lower(kept(folded, |c| {
-            c.is_alphanumeric() || matches!(c, '.' | '-')
-        })),
-        Kind::Email | Kind::Package | Kind::Date => lower(trimmed(folded)),
+        Kind::Account => lower(solid(folded)),
+        Kind::Email | Kind::Package | Kind::Date | Kind::Number => lower(trimmed(folded)),
         Kind::Command | Kind::Text | Kind::Id => lower(spaced(trimmed(folded))),
     }
 }
@@ -52,11 +49,13 @@ fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-fn kept(text: Cow<'_, str>, keep: fn(char) -> bool) -> Cow<'_, str> {
-    if text.chars().all(keep) {
-        text
+/// Without blanks and hyphens.
+fn solid(text: Cow<'_, str>) -> Cow<'_, str> {
+    let gap = |c: char| c.is_whitespace() || c == '-';
+    if text.contains(gap) {
+        Cow::Owned(text.replace(gap, ""))
     } else {
-        Cow::Owned(text.chars().filter(|c| keep(*c)).collect())
+        text
     }
 }
 
@@ -99,7 +98,10 @@ pub fn host_of(url: &str) -> Option<&str> {
 
 /// A host name: lower case, ASCII (IDNA), no trailing dot, no brackets.
 fn host(text: &str) -> String {
-    let bare = text.trim_matches(['[', ']']).trim_end_matches('.');
+    let around = |c: char| c.is_whitespace() || matches!(c, '[' | ']');
+    let bare = text
+        .trim_matches(around)
+        .trim_end_matches(|c| c == '.' || around(c));
     if bare.is_ascii() {
         return bare.to_ascii_lowercase();
     }
@@ -175,8 +177,10 @@ fn adapted(delta: u32, count: u32, first: bool) -> u32 {
 /// for an empty path, percent-encoding only where it is needed. One without a scheme stays so.
 fn url(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
-        None => (None, text.trim_start_matches("//")),
+        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            (Some(scheme.to_ascii_lowercase()), rest)
+        }
+        _ => (None, text.strip_prefix("//").unwrap_or(text)),
     };
     let scheme = scheme.map(|scheme| match scheme.as_str() {
         "ws" => "http".to_string(),
@@ -199,6 +203,11 @@ fn url(text: &str) -> String {
         Some("http") => port == ":80",
         _ => false,
     };
+    let host = host(name);
+    // Without a scheme it is a host that makes it a URL.
+    if host.is_empty() && scheme.is_none() {
+        return host;
+    }
     let mut out = String::with_capacity(text.len() + 8);
     if let Some(scheme) = &scheme {
         out.push_str(scheme);
@@ -206,7 +215,7 @@ fn url(text: &str) -> String {
     }
     let v6 = name.starts_with('[');
     out.push_str(if v6 { "[" } else { "" });
-    out.push_str(&host(name));
+    out.push_str(&host);
     out.push_str(if v6 { "]" } else { "" });
     if !usual && port.len() > 1 {
         out.push_str(port);

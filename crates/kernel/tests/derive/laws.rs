@@ -1,0 +1,109 @@
+//! What holds of `D` whatever the content and the forms are.
+
+use kernel::provenance::{Form, Forms};
+use kernel::{Kind, KindSet};
+use proptest::prelude::*;
+
+use crate::{World, policy};
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~]{0,60}",
+        "\\PC{0,30}",
+        "(https?://)?(www\\.)?[a-z]{1,4}\\.(com|example)(/[a-z0-9.%]{0,6}){0,3}",
+        "[a-z.]{1,6}@[a-z]{1,4}\\.example",
+        "(/?[a-z.]{1,4}){1,4}",
+        "[0-9]{1,4}([-/.,:][0-9]{1,4}){0,3}( ?(pm|th|May))?",
+    ]
+}
+
+fn kinds() -> impl Strategy<Value = KindSet> {
+    prop::collection::vec(prop::sample::select(&Kind::ALL[..]), 0..5)
+        .prop_map(|kinds| KindSet::of(&kinds))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// Nothing derives from nothing, from content that is not trusted, or from what the agent emits.
+    #[test]
+    fn nothing_derives_from_what_is_not_trusted(contents in prop::collection::vec(text(), 0..4), asked in text()) {
+        let mut world = World::new(policy(KindSet::NONE));
+        for content in contents.iter().chain([&asked]) {
+            world.content("web", content);
+            world.content("directory", content);
+            world.call("anything", &[("to", content)]);
+        }
+        for kind in Kind::ALL {
+            prop_assert!(!world.derives(kind, &asked), "{:?}", kind);
+        }
+    }
+
+    /// A source is trusted per kind: trust in some makes nothing of another kind derive.
+    #[test]
+    fn trust_is_per_kind(content in text(), asked in text(), kinds in kinds()) {
+        let mut world = World::new(policy(kinds));
+        world.content("directory", &content);
+        for kind in Kind::ALL {
+            prop_assert!(kinds.contains(kind) || kind == Kind::Url && kinds.contains(Kind::Host)
+                || !world.derives(kind, &asked), "{:?}", kind);
+        }
+    }
+
+    /// More trusted content and more forms never take away what derives; a form alone adds nothing to nothing.
+    #[test]
+    fn more_never_takes_away(task in text(), more in text(), asked in text(), form in prop::sample::select(&Form::ALL[..])) {
+        let mut world = World::new(policy(KindSet::ALL));
+        world.policy.derive = Forms::NONE;
+        world.task(&task);
+        let before: Vec<bool> = Kind::ALL.iter().map(|kind| world.derives(*kind, &asked)).collect();
+        world.policy.derive = Forms::NONE.with(form, true);
+        let with_form: Vec<bool> = Kind::ALL.iter().map(|kind| world.derives(*kind, &asked)).collect();
+        world.content("directory", &more);
+        world.content("web", &asked);
+        for (at, kind) in Kind::ALL.iter().enumerate() {
+            prop_assert!(!before[at] || with_form[at], "{:?} by {:?}", kind, form);
+            prop_assert!(!with_form[at] || world.derives(*kind, &asked), "{:?} after more", kind);
+        }
+    }
+
+    /// What the task says in so many words derives, as whatever it is found to be.
+    #[test]
+    fn what_is_found_in_the_task_derives(task in text()) {
+        let mut world = World::new(policy(KindSet::NONE));
+        world.policy.derive = Forms::NONE;
+        world.task(&task);
+        for found in kernel::value::find(&task) {
+            if !found.doubtful && !matches!(found.kind, Kind::Date) {
+                prop_assert!(world.derives(found.kind, &found.normal), "{:?}", found);
+            }
+        }
+    }
+
+    /// A normal form is its own normal form.
+    #[test]
+    fn normal_forms_are_fixed(text in text()) {
+        for kind in Kind::ALL {
+            let once = kernel::value::normal(kind, &text);
+            prop_assert_eq!(kernel::value::normal(kind, &once), once.clone(), "{:?}", kind);
+        }
+    }
+
+    /// No path below a trusted one leads out of it.
+    #[test]
+    fn below_is_below(below in "(/?(\\.\\.?|[a-z]{1,3}|%2e%2E|%2f)){0,5}") {
+        let mut world = World::new(policy(KindSet::NONE));
+        world.task("Only /srv/data and https://a.example/data/ are meant.");
+        let asked = format!("/srv/data/{below}");
+        if world.derives(Kind::Path, &asked) {
+            prop_assert!(!asked.split('/').any(|part| part == ".."), "{}", asked);
+        }
+        let asked = format!("https://a.example/data/{below}");
+        let normal = kernel::value::normal(Kind::Url, &asked);
+        prop_assert_eq!(
+            world.derives(Kind::Url, &asked),
+            normal.starts_with("https://a.example/data/") || normal == "https://a.example/data",
+            "{} {}", asked, normal
+        );
+    }
+}
