@@ -345,17 +345,18 @@ impl Policy {
             return Decision::Refuse(Refusal::Malformed(why.clone()));
         }
         let level = provenance.level_of(&effect.carries);
-        let mut reasons = self.underivable(effect, provenance);
+        let party = self.party_of(effect);
+        let mut reasons = self.underivable(effect, party, provenance);
         let origin_untrusted = !reasons.is_empty();
         match rules.forbids(effect, level, origin_untrusted) {
             Ok(None) => {}
             Ok(Some(refusal)) => return Decision::Refuse(refusal),
             Err(why) => return Decision::Refuse(Refusal::Failed(why)),
         }
-        if self.effect_is_internal(effect) {
+        if party.is_some_and(|party| party.is_internal_for(effect)) {
             return Decision::Release("internal channel to a model provider");
         }
-        let clearance = self.clearance(effect);
+        let clearance = self.clearance(effect, party);
         if level > clearance {
             let origins = provenance.origins_of(&effect.carries, clearance);
             reasons.push(Reason::Clearance {
@@ -378,36 +379,34 @@ impl Policy {
 
     /// Whether an effect is traffic with a model provider.
     pub(crate) fn effect_is_internal(&self, effect: &Effect) -> bool {
-        match (&effect.object, &effect.operation) {
-            (
-                Object::Party {
-                    host, port, path, ..
-                },
-                Operation::Request(method),
-            ) => self.internal(host, *port, method, path),
-            (
-                Object::Party {
-                    host, port, path, ..
-                },
-                Operation::Message,
-            ) => self.internal(host, *port, "GET", path),
-            _ => false,
+        self.party_of(effect)
+            .is_some_and(|party| party.is_internal_for(effect))
+    }
+
+    /// The party that an effect is for, when the policy names it.
+    fn party_of(&self, effect: &Effect) -> Option<&Party> {
+        match &effect.object {
+            Object::Party { host, port, .. } => self.party(host, *port),
+            _ => None,
         }
     }
 
     /// Locations have the highest clearance: what is written there does not leave.
-    fn clearance(&self, effect: &Effect) -> Level {
+    fn clearance(&self, effect: &Effect, party: Option<&Party>) -> Level {
         match &effect.object {
             Object::Location { .. } => Level::Critical,
-            Object::Party { host, port, .. } => self
-                .party(host, *port)
-                .map_or(Level::Public, |party| party.clearance),
+            Object::Party { .. } => party.map_or(Level::Public, |party| party.clearance),
             Object::Tool { name } => self.tool(name).map_or(Level::Public, |tool| tool.clearance),
         }
     }
 
     /// Every gated value that does not derive from trusted ones.
-    fn underivable(&self, effect: &Effect, provenance: &Provenance) -> Vec<Reason> {
+    fn underivable(
+        &self,
+        effect: &Effect,
+        party: Option<&Party>,
+        provenance: &Provenance,
+    ) -> Vec<Reason> {
         let mut reasons = Vec::new();
         let mut gated: Vec<Gated> = Vec::new();
         let mut arguments: Vec<(Gated, KindSet)> = Vec::new();
@@ -428,12 +427,7 @@ impl Policy {
                     gated.push(Gated::new("path", Kind::Path, path.clone()));
                 }
             }
-            Object::Party {
-                scheme: _,
-                host,
-                port,
-                path,
-            } => match self.party(host, *port) {
+            Object::Party { host, path, .. } => match party {
                 None => {
                     let field = if host.parse::<core::net::IpAddr>().is_ok() {
                         "address"
@@ -501,6 +495,18 @@ impl Policy {
 }
 
 impl Party {
+    fn is_internal_for(&self, effect: &Effect) -> bool {
+        let Object::Party { path, .. } = &effect.object else {
+            return false;
+        };
+        let method = match &effect.operation {
+            Operation::Request(method) => method.as_str(),
+            Operation::Message => "GET",
+            _ => return false,
+        };
+        self.internal.iter().any(|rule| rule.matches(method, path))
+    }
+
     fn not_for(&self, operation: &Operation, path: &str) -> Option<Reason> {
         let method = match operation {
             Operation::Request(method) => method.as_str(),

@@ -73,26 +73,9 @@ pub(crate) fn each(text: &str, mut sink: impl FnMut(Kind, &str, u32, bool)) {
 
 /// Characters that end a word.
 fn separates(c: char) -> bool {
+    const MARKS: &str = "\"'`<>()[]{}|\\;^";
     if c.is_ascii() {
-        c.is_ascii_whitespace()
-            || c.is_ascii_control()
-            || matches!(
-                c,
-                '"' | '\''
-                    | '`'
-                    | '<'
-                    | '>'
-                    | '('
-                    | ')'
-                    | '['
-                    | ']'
-                    | '{'
-                    | '}'
-                    | '|'
-                    | '\\'
-                    | ';'
-                    | '^'
-            )
+        c.is_ascii_whitespace() || c.is_ascii_control() || MARKS.contains(c)
     } else {
         // Letters, digits and marks of any script make words; everything else parts them.
         !c.is_alphanumeric() && !('\u{300}'..='\u{36f}').contains(&c)
@@ -183,8 +166,9 @@ fn classify(word: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
         if part.contains(['/', '.']) {
             tell(Kind::Path, part, false);
         }
-        let number = part.trim_start_matches(['+', '-', '$', '€', '£']);
-        if number.starts_with(|c: char| c.is_ascii_digit()) {
+        let number = part.trim_start_matches(['+', '-', '$']);
+        let digits = |b: u8| b.is_ascii_digit() || b".,%".contains(&b);
+        if number.bytes().all(digits) && decimal(number).is_some() {
             tell(Kind::Number, number, false);
         }
         if is_account(part) {

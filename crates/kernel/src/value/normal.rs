@@ -39,7 +39,7 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
         )
     };
     let stop = |c| if c == '\u{3002}' { '.' } else { c };
-    Cow::Owned(text.nfkc().filter(unseen).map(stop).collect())
+    Cow::Owned(text.chars().filter(unseen).nfkc().map(stop).collect())
 }
 
 fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
@@ -53,7 +53,7 @@ fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
 fn solid(text: Cow<'_, str>) -> Cow<'_, str> {
     let gap = |c: char| c.is_whitespace() || c == '-';
     if text.contains(gap) {
-        Cow::Owned(text.replace(gap, ""))
+        Cow::Owned(text.replace(gap, "").nfkc().collect())
     } else {
         text
     }
@@ -205,8 +205,9 @@ fn url(text: &str) -> String {
     };
     let host = host(name);
     // Without a scheme it is a host that makes it a URL.
-    if host.is_empty() && scheme.is_none() {
-        return host;
+    let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if scheme.is_none() && (host.is_empty() || !host.chars().all(inside)) {
+        return String::new();
     }
     let mut out = String::with_capacity(text.len() + 8);
     if let Some(scheme) = &scheme {
@@ -260,7 +261,7 @@ fn percent(text: &str) -> String {
         match escaped {
             Some(byte) if unreserved(byte) => out.push(char::from(byte)),
             Some(byte) => encode(&mut out, byte),
-            None if byte.is_ascii_graphic() => out.push(char::from(byte)),
+            None if byte.is_ascii_graphic() && byte != b'%' => out.push(char::from(byte)),
             None => encode(&mut out, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
@@ -305,7 +306,7 @@ fn path(text: &str) -> String {
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
     let mut out = String::from(root);
-    out.push_str(&parts.join("/"));
+    out.push_str(parts.join("/").trim());
     out
 }
 
@@ -390,6 +391,7 @@ mod tests {
             ("https://ａ.example。/", "https://a.example/"),
             ("https://[::1]:443/", "https://[::1]/"),
             ("wss://a.example/", "https://a.example/"),
+            ("https://a.example/%%30a", "https://a.example/%250a"),
         ] {
             assert_eq!(normal(Kind::Url, a), normal(Kind::Url, b), "{a}");
         }

@@ -21,14 +21,14 @@ use kernel::{
 };
 
 /// A session under a policy, driven through the kernel's one entry.
-pub struct World {
-    pub policy: Policy,
-    pub state: State,
+pub(crate) struct World {
+    pub(crate) policy: Policy,
+    pub(crate) state: State,
     events: u64,
 }
 
 impl World {
-    pub fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         Self {
             policy,
             state: State::default(),
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    pub fn task(&mut self, text: &str) {
+    pub(crate) fn task(&mut self, text: &str) {
         self.bring(Incoming::new(
             Channel::Term,
             Source::Task,
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Content of a tool, as the answer to no call in particular.
-    pub fn content(&mut self, tool: &str, text: &str) {
+    pub(crate) fn content(&mut self, tool: &str, text: &str) {
         let source = Source::Tool(tool.to_string());
         self.bring(Incoming::new(
             Channel::Tool,
@@ -54,13 +54,13 @@ impl World {
         ));
     }
 
-    pub fn bring(&mut self, incoming: Incoming) {
+    pub(crate) fn bring(&mut self, incoming: Incoming) {
         let event = self.next();
         self.step(Input::Incoming { event, incoming });
     }
 
     /// Proposes a call; tells its event, and whether it was released.
-    pub fn call(&mut self, tool: &str, arguments: &[(&str, &str)]) -> (EventId, bool) {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &[(&str, &str)]) -> (EventId, bool) {
         let object = Object::Tool {
             name: tool.to_string(),
         };
@@ -82,7 +82,13 @@ impl World {
     }
 
     /// The answer to a call.
-    pub fn answer(&mut self, call: EventId, tool: &str, text: &str, fields: &[(&str, &str)]) {
+    pub(crate) fn answer(
+        &mut self,
+        call: EventId,
+        tool: &str,
+        text: &str,
+        fields: &[(&str, &str)],
+    ) {
         let source = Source::Tool(tool.to_string());
         let mut incoming = Incoming::new(Channel::Tool, source, Content::new(text.as_bytes()));
         incoming.leaves = leaves(fields);
@@ -90,13 +96,13 @@ impl World {
         self.bring(incoming);
     }
 
-    pub fn derives(&self, kind: Kind, value: &str) -> bool {
+    pub(crate) fn derives(&self, kind: Kind, value: &str) -> bool {
         self.state
             .provenance()
             .derives(&self.policy, kind, value, None)
     }
 
-    pub fn steers(&self, kind: Kind, value: &str, tool: &str, argument: &str) -> bool {
+    pub(crate) fn steers(&self, kind: Kind, value: &str, tool: &str, argument: &str) -> bool {
         let steered = Some(Steered { tool, argument });
         self.state
             .provenance()
@@ -121,7 +127,7 @@ fn leaves(pairs: &[(&str, &str)]) -> Vec<Leaf> {
 }
 
 /// The task is trusted for everything, tool `directory` for what is said here.
-pub fn policy(directory: KindSet) -> Policy {
+pub(crate) fn policy(directory: KindSet) -> Policy {
     let rule = |of, trusted| SourceRule { of, trusted };
     Policy {
         sources: vec![
