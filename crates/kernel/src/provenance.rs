@@ -38,6 +38,9 @@ const LOOSE: u16 = 1 << 12;
 /// Bit of a number's canonical form.
 const DECIMAL: u16 = 1 << 13;
 
+/// Longest value that is kept, in bytes; encoded data is not worth it.
+const VALUE_BYTES_MAX: usize = 2000;
+
 /// Longest text that counts as one value as a whole, in bytes.
 const WHOLE_BYTES_MAX: usize = 200;
 
@@ -102,7 +105,7 @@ impl Provenance {
             self.sensitive.met_in_public(text);
             self.values(kinds, text);
             self.wholes(kinds, text, &incoming.leaves);
-            if *source == Source::Task {
+            if *source == Source::Task && !kinds.is_empty() {
                 self.task.add(text);
                 self.task_kinds = self.task_kinds.union(kinds);
             }
@@ -115,12 +118,16 @@ impl Provenance {
         let table = &mut self.table;
         each(text, |kind, value, line, doubtful| {
             let trusted = kinds.contains(kind) && !doubtful;
-            // What is not trusted only has to be known by its text.
-            if !trusted && kind == Kind::Package {
+            // What is not trusted only has to be known by its text, to say where it came from.
+            let known = matches!(
+                kind,
+                Kind::Text | Kind::Url | Kind::Host | Kind::Email | Kind::Account
+            );
+            if !trusted && !known {
                 return;
             }
             let normal = normal_of(kind, value);
-            if normal.is_empty() {
+            if normal.is_empty() || normal.len() > VALUE_BYTES_MAX {
                 return;
             }
             table.add(&normal, if trusted { kind.bit() } else { 0 }, line);

@@ -12,8 +12,8 @@ pub(crate) mod normal;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-pub(crate) use find::each;
 pub use find::{Found, find};
+pub(crate) use find::{each, name_of_file};
 pub use normal::{host_of, normal};
 
 use crate::event::{EventId, Source};

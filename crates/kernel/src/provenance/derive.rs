@@ -9,7 +9,7 @@ use super::task::{Edges, words};
 use super::{DECIMAL, LOOSE, Provenance};
 use crate::policy::Policy;
 use crate::value::normal::{decimal, folded, loose, normal_of};
-use crate::value::{Kind, KindSet, date};
+use crate::value::{Kind, KindSet, date, name_of_file};
 
 /// What a value would steer: an argument of a tool. Typed releases are good for these only.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,8 @@ impl Asked<'_> {
         };
         (alike && self.holds(LOOSE, bare))
             || (self.on(Form::Below) && prefixes(normal).any(holds))
-            || self.says(Kind::Url, if alike { bare } else { normal }, Edges::Places)
+            || (name_of_file(bare).is_none()
+                && self.says(Kind::Url, if alike { bare } else { normal }, Edges::Places))
             || self.composed_url(normal)
     }
 
@@ -177,8 +178,12 @@ impl Asked<'_> {
     }
 
     fn list(&self, kind: Kind, value: &str) -> bool {
-        let discrete = !matches!(kind, Kind::Text | Kind::Command | Kind::Number | Kind::Date);
-        if !discrete || !self.on(Form::Lists) || !value.contains([',', ';']) {
+        // A path or URL with a comma is another one than its parts.
+        let listed = matches!(
+            kind,
+            Kind::Email | Kind::Account | Kind::Host | Kind::Package | Kind::Id
+        );
+        if !listed || !self.on(Form::Lists) || !value.contains([',', ';']) {
             return false;
         }
         let elements: Vec<&str> = value

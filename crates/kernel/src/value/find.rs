@@ -97,17 +97,19 @@ fn quoted(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
         };
         before = head.chars().next_back().unwrap_or(before);
         let inner = chars.as_str();
-        let end = (!before.is_alphanumeric())
-            .then(|| {
-                inner.match_indices(close).map(|(at, _)| at).find(|at| {
-                    let after = inner
-                        .get(at + close.len_utf8()..)
-                        .and_then(|s| s.chars().next());
-                    !after.is_some_and(char::is_alphanumeric)
-                })
-            })
-            .flatten()
-            .filter(|end| (1..=QUOTED_BYTES_MAX).contains(end));
+        let closes = |(at, c): &(usize, char)| {
+            let after = inner
+                .get(at + c.len_utf8()..)
+                .and_then(|s| s.chars().next());
+            *c == close && !after.is_some_and(char::is_alphanumeric)
+        };
+        let mut near = inner
+            .char_indices()
+            .take_while(|(at, _)| *at <= QUOTED_BYTES_MAX);
+        let end = match before.is_alphanumeric() {
+            true => None,
+            false => near.find(closes).map(|(at, _)| at).filter(|at| *at > 0),
+        };
         rest = match end {
             None => inner,
             Some(end) => {
@@ -287,7 +289,7 @@ fn looks_like_host(text: &str) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FileName {
+pub(crate) enum FileName {
     /// No domain ends like this, or nobody writes one so without `www.`.
     Certain,
     /// There is such a top-level domain.
@@ -295,7 +297,7 @@ enum FileName {
 }
 
 /// Whether a bare `name.ext` is the name of a file.
-fn name_of_file(name: &str) -> Option<FileName> {
+pub(crate) fn name_of_file(name: &str) -> Option<FileName> {
     const CERTAIN: &[&str] = &[
         "txt", "docx", "xlsx", "pptx", "pdf", "csv", "doc", "xls", "ppt", "odt", "exe", "bin",
         "dat", "log", "jpg", "jpeg", "png", "gif", "svg", "webp", "json", "jsonl", "html", "htm",
