@@ -29,6 +29,11 @@ perf *arguments:
     cargo build --release --package kairos
     scripts/measure {{arguments}}
 
+# Decisions a second through `kairos decide --stdio`, with a harness at the other end.
+perf-decide *arguments:
+    cargo build --release --package kairos
+    scripts/measure-decide {{arguments}}
+
 # Benchmarks of the crates that have some.
 bench *arguments:
     cargo bench --workspace {{arguments}}
