@@ -82,7 +82,7 @@ impl Digest {
 
     /// Lower-case hexadecimal, 64 characters.
     pub fn hex(&self) -> String {
-        hex::encode(self.0)
+        written(&self.0)
     }
 
     /// Reads what [`Digest::hex`] wrote.
@@ -91,6 +91,20 @@ impl Digest {
         hex::decode_to_slice(s, &mut out).ok()?;
         Some(Self(out))
     }
+}
+
+/// Lower-case hexadecimal. On the way of every decision, so it allocates once.
+pub(crate) fn written(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(
+                DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'),
+            ));
+        }
+    }
+    text
 }
 
 impl fmt::Debug for Digest {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use minicbor::Encoder;
 
-use crate::event::{Digest, Effect, Object};
+use crate::event::{Digest, Effect, Object, written};
 
 /// Header and field names, lower case, that may differ between the action that was approved and
 /// the one that is carried out: they say when and by what means, not what.
@@ -34,6 +34,11 @@ pub const INCIDENTAL: [&str; 12] = [
 pub struct Nonce(pub [u8; 16]);
 
 impl Nonce {
+    /// Lower-case hexadecimal, 32 characters.
+    pub fn hex(&self) -> String {
+        written(&self.0)
+    }
+
     /// The mark that a stub carries for it: `kairos-` and 32 hexadecimal digits of a digest, so
     /// that the nonce itself stays unknown.
     pub fn mark(&self) -> String {

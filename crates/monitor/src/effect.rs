@@ -139,7 +139,7 @@ pub(crate) fn propose(
     let record = Record::Proposed {
         event: event.0,
         effect: (&effect).into(),
-        nonce: nonce.0.iter().map(|b| format!("{b:02x}")).collect(),
+        nonce: nonce.hex(),
         parked: parked.clone(),
         decision: decision.to_string(),
         why,
@@ -180,7 +180,7 @@ pub(crate) fn propose(
             match spent {
                 Ok(lease) => {
                     drop(core);
-                    session.tell(&Happening::Released { event, effect });
+                    session.tell(|| Happening::Released { event, effect });
                     Outcome::Released(lease)
                 }
                 Err(error) => {
@@ -204,9 +204,9 @@ pub(crate) fn propose(
             };
             on_hold(&held);
             drop(core);
-            session.tell(&Happening::Held(Box::new(held.clone())));
+            session.tell(|| Happening::Held(Box::new(held.clone())));
             if let Some((holds, limit)) = due {
-                session.tell(&Happening::Due { holds, limit });
+                session.tell(|| Happening::Due { holds, limit });
             }
             Outcome::Held(held)
         }
@@ -216,7 +216,7 @@ pub(crate) fn propose(
             notice,
         } => {
             drop(core);
-            session.tell(&Happening::Refused {
+            session.tell(|| Happening::Refused {
                 event,
                 effect,
                 refusal: refusal.clone(),
@@ -419,7 +419,7 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
                     )),
                 };
                 done(session, EventId(held.hold.0), result.clone());
-                session.tell(&Happening::Committed {
+                session.tell(|| Happening::Committed {
                     held: Box::new(held),
                     result,
                 });
@@ -429,13 +429,13 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
                     channel.abort(&held, &refusal, &notice);
                 }
                 done(session, EventId(held.hold.0), Ok("discarded".to_string()));
-                session.tell(&Happening::Aborted {
+                session.tell(|| Happening::Aborted {
                     held: Box::new(held),
                     refusal,
                     notice,
                 });
             }
-            Carry::Withdrawn(hold) => session.tell(&Happening::Withdrawn(hold)),
+            Carry::Withdrawn(hold) => session.tell(|| Happening::Withdrawn(hold)),
         }
     }
     ignored.map_or(Ok(()), Err)

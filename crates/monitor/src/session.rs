@@ -2,7 +2,7 @@
 //! one lock is held for microseconds and never while a channel or an oracle works.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use kernel::manifest::Nonce;
@@ -412,9 +412,15 @@ impl Session {
         read(&self.channels).get(&name).cloned()
     }
 
-    pub(crate) fn tell(&self, happening: &Happening) {
-        for listener in read(&self.listeners).iter() {
-            listener(happening);
+    /// Tells the listeners; what there is to tell is made only when somebody listens.
+    pub(crate) fn tell(&self, happening: impl FnOnce() -> Happening) {
+        let listeners = read(&self.listeners);
+        if listeners.is_empty() {
+            return;
+        }
+        let happening = happening();
+        for listener in listeners.iter() {
+            listener(&happening);
         }
     }
 
@@ -560,6 +566,29 @@ impl Clock for SystemClock {
     }
 }
 
+/// Chance from the operating system, asked for a page of it at a time.
+#[derive(Debug, Default)]
+pub struct PooledChance(Mutex<Vec<[u8; 16]>>);
+
+impl Chance for PooledChance {
+    fn bytes16(&self) -> Result<[u8; 16], String> {
+        const PAGE_BYTES: usize = 4096;
+        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.is_empty() {
+            let mut page = [0; PAGE_BYTES];
+            fill(&mut page)?;
+            pool.extend(page.as_chunks().0);
+        }
+        pool.pop().ok_or_else(|| NONE.to_string())
+    }
+}
+
+const NONE: &str = "the system gives no random bytes";
+
+fn fill(bytes: &mut [u8]) -> Result<(), String> {
+    getrandom::fill(bytes).map_err(|error| format!("{NONE}: {error}"))
+}
+
 /// Chance from the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemChance;
@@ -567,8 +596,7 @@ pub struct SystemChance;
 impl Chance for SystemChance {
     fn bytes16(&self) -> Result<[u8; 16], String> {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|e| format!("the system gives no random bytes: {e}"))?;
+        fill(&mut bytes)?;
         Ok(bytes)
     }
 }

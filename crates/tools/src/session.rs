@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kernel::{
     Channel, Content, Digest, EventId, HoldId, Incoming, Notice, Refusal, Source, Verdict,
 };
-use monitor::session::{Parts, SystemChance, SystemClock};
-use monitor::{Held, Outcome, Session, View, written};
+use monitor::session::{Parts, SystemClock};
+use monitor::{Chance, Held, Outcome, Session, View, written};
 use store::{Blobs, Disk, Lease, Log, Parked, Record, SessionDir, WorkspaceLabels};
 
 use crate::event;
@@ -70,7 +70,7 @@ impl Harness {
         id: &str,
         policy: &LoadedPolicy,
         workspace: Option<&str>,
-        clock: fn() -> String,
+        (clock, chance): (fn() -> String, &Arc<dyn Chance>),
     ) -> Result<Self, Mistake> {
         let failed = |error: String| {
             Mistake::new(
@@ -105,7 +105,7 @@ impl Harness {
             dir: dir.clone(),
             blobs: Blobs::open_dir_on(disk, &dir.blobs()).map_err(|e| failed(e.to_string()))?,
             workspace: identity,
-            chance: Arc::new(SystemChance),
+            chance: Arc::clone(chance),
             clock: Arc::new(SystemClock::default()),
             labels,
             recovered: None,

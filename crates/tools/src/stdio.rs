@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kernel::policy::{Policy, Rules};
-use monitor::View;
+use monitor::session::PooledChance;
+use monitor::{Chance, View};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -79,6 +80,7 @@ pub trait Outside {
 /// The open sessions of a process.
 pub struct Sessions {
     service: Service,
+    chance: Arc<dyn Chance>,
     policies: BTreeMap<String, LoadedPolicy>,
     open: BTreeMap<String, (Harness, String)>,
     used: BTreeSet<String>,
@@ -101,6 +103,7 @@ impl Sessions {
     pub fn new(service: Service) -> Self {
         Self {
             service,
+            chance: Arc::new(PooledChance::default()),
             policies: BTreeMap::new(),
             open: BTreeMap::new(),
             used: BTreeSet::new(),
@@ -288,7 +291,7 @@ impl Sessions {
             &name,
             policy,
             request.workspace.as_deref(),
-            service.clock,
+            (service.clock, &self.chance),
         )?;
         service.outside.keep(harness.dir(), policy).map_err(|why| {
             Mistake::new(
