@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 
 use crate::item::{Item, Request};
-use crate::json::{child, flag, flat, list, objects, text, text_or_empty};
+use crate::json::{attachment, child, flag, flat, list, objects, text, text_or_empty};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -132,7 +132,9 @@ fn read_block(role: &str, block: &Map<String, Value>) -> Option<Item> {
         "document" => child(block, "source")
             .filter(|source| !list(source, "content").is_empty() || source.contains_key("data"))
             .filter(|source| text_or_empty(source, "type") == "text")
-            .map(|source| said(role, text_or_empty(source, "data"))),
+            .map(|source| said(role, text_or_empty(source, "data")))
+            .or_else(|| attachment(block).map(|reference| said(role, reference))),
+        "image" => attachment(block).map(|reference| said(role, reference)),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Gemini `generateContent`, also wrapped as Code Assist sends it.
 
 use crate::item::{Item, Request};
-use crate::json::{child, flat, objects, text, text_or_empty};
+use crate::json::{attachment, child, flat, objects, text, text_or_empty};
 use serde_json::{Map, Value};
 
 pub(crate) fn read_request(body: &Map<String, Value>) -> Request {
@@ -90,7 +90,9 @@ fn read_part(role: &str, part: &Map<String, Value>) -> Option<Item> {
                 .unwrap_or_default(),
         });
     }
-    let text = text(part, "text")?;
+    let text = text(part, "text")
+        .or_else(|| attachment(part))
+        .or_else(|| code(part))?;
     Some(match role {
         "model" if part.get("thought").and_then(Value::as_bool) == Some(true) => {
             Item::Reasoning(text)
@@ -101,12 +103,27 @@ fn read_part(role: &str, part: &Map<String, Value>) -> Option<Item> {
     })
 }
 
-/// A function's response is any object: its text, or all of it.
+/// Code that the provider runs itself, and what came of it.
+fn code(part: &Map<String, Value>) -> Option<String> {
+    let code = child(part, "executableCode").and_then(|inner| text(inner, "code"));
+    code.or_else(|| child(part, "codeExecutionResult").and_then(|inner| text(inner, "output")))
+}
+
+/// A function's response is any object: its text where that is all there is, else all of it.
 fn response_text(response: &Value) -> String {
-    let text = flat(response);
-    if text.is_empty() {
-        response.to_string()
-    } else {
-        text
+    let only_text = response.as_object().is_some_and(|object| {
+        !object.is_empty()
+            && object.iter().all(|(key, value)| {
+                value.is_string()
+                    && matches!(key.as_str(), "output" | "content" | "text" | "result")
+            })
+    });
+    if only_text && let Some(object) = response.as_object() {
+        let texts = object.values().filter_map(Value::as_str);
+        return texts.collect::<Vec<_>>().join("\n");
+    }
+    match response {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

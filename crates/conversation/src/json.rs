@@ -65,6 +65,9 @@ pub(crate) fn flat(value: &Value) -> String {
             texts.join("\n")
         }
         Value::Object(part) => {
+            if let Some(image) = attachment(part) {
+                return image;
+            }
             let keys = ["text", "content", "output", "stdout", "stderr", "refusal"];
             let texts: Vec<String> = keys
                 .iter()
@@ -75,6 +78,67 @@ pub(crate) fn flat(value: &Value) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// An image, a sound or a file as a reference: what it is, how large, and where it is or which
+/// bytes it has. Nothing when `part` is no attachment.
+pub(crate) fn attachment(part: &Map<String, Value>) -> Option<String> {
+    let kind = part.get("type").and_then(Value::as_str).unwrap_or("");
+    let source = match kind {
+        "image" | "document" => {
+            let source = child(part, "source").unwrap_or(part);
+            if text_or_empty(source, "type") == "text" || source.contains_key("content") {
+                return None;
+            }
+            source
+        }
+        "input_image"
+        | "image_url"
+        | "input_audio"
+        | "input_file"
+        | "file"
+        | "computer_screenshot" => {
+            let inner = ["image_url", "input_audio", "file"];
+            inner
+                .iter()
+                .find_map(|key| child(part, key))
+                .unwrap_or(part)
+        }
+        "" => ["inlineData", "inline_data", "fileData", "file_data"]
+            .iter()
+            .find_map(|key| child(part, key))?,
+        _ => return None,
+    };
+    let first = |keys: &[&str]| keys.iter().find_map(|key| text(source, key));
+    let address = first(&[
+        "url",
+        "image_url",
+        "file_url",
+        "fileUri",
+        "file_uri",
+        "file_id",
+    ]);
+    let media = first(&["media_type", "mimeType", "mime_type", "format", "filename"]);
+    let data = first(&["data", "file_data"]);
+    let (media, data) = match address.as_deref().and_then(|url| url.strip_prefix("data:")) {
+        Some(url) => {
+            let (media, data) = url.split_once(',').unwrap_or((url, ""));
+            let media = media.split(';').next().unwrap_or_default();
+            (Some(media.to_owned()), Some(data.to_owned()))
+        }
+        None => (media, data),
+    };
+    let media = media.filter(|media| !media.is_empty());
+    let media = media.unwrap_or_else(|| if kind.is_empty() { "file" } else { kind }.to_owned());
+    Some(match (data, address) {
+        (Some(data), _) => {
+            let digest = kernel::Digest::of(data.as_bytes()).hex();
+            let short = digest.get(..16).unwrap_or(&digest);
+            format!("[attachment {media}, {} characters, {short}]", data.len())
+        }
+        (None, Some(address)) => format!("[attachment {media}, {address}]"),
+        (None, None) => format!("[attachment {media}]"),
+    })
 }
 
 /// Every `\uD800`-`\uDFFF` escape without its other half becomes `\uFFFD`.

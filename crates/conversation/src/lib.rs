@@ -8,6 +8,9 @@ pub mod providers;
 pub mod item;
 pub mod response;
 pub mod notices;
+pub mod trace;
+pub mod commands;
+pub mod app_server;
 mod anthropic;
 mod openai_responses;
 mod openai_chat;
@@ -20,6 +23,7 @@ pub use item::{Item, ReadError, Request};
 pub use notices::Ledger;
 pub use protocol::{Call, Protocol, Purpose};
 pub use response::{ResponseReader, read_response};
+pub use trace::Reader;
 
 /// Reads a complete request body.
 ///

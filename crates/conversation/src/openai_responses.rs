@@ -95,8 +95,9 @@ fn read_item(item: &Map<String, Value>) -> Option<Item> {
             match text_or_empty(item, "role").as_str() {
                 "assistant" => Some(Item::Narration(text)),
                 "system" | "developer" => Some(Item::Instruction(text)),
-                "user" => Some(Item::User(text)),
-                _ => None,
+                "" => None,
+                // Roles that came later say things too.
+                _ => Some(Item::User(text)),
             }
         }
         "reasoning" => {
@@ -112,7 +113,20 @@ fn read_item(item: &Map<String, Value>) -> Option<Item> {
         }
         _ if kind.ends_with("_output") => Some(Item::ToolResult {
             id: text_or_empty(item, "call_id"),
-            text: item.get("output").map(flat).unwrap_or_default(),
+            text: item.get("output").map(output).unwrap_or_default(),
+        }),
+        // Approvals, references, compacted history: their text, if they have any.
+        "mcp_approval_request" => Some(Item::ToolCall {
+            id: text_or_empty(item, "id"),
+            name: tool_name(item, kind),
+            arguments: arguments(item),
+        }),
+        "mcp_approval_response" => Some(Item::ToolResult {
+            id: text_or_empty(item, "approval_request_id"),
+            text: item
+                .get("approve")
+                .map(Value::to_string)
+                .unwrap_or_default(),
         }),
         _ if kind.ends_with("_call") => Some(Item::ToolCall {
             id: text(item, "call_id")
@@ -122,6 +136,15 @@ fn read_item(item: &Map<String, Value>) -> Option<Item> {
             arguments: arguments(item),
         }),
         _ => None,
+    }
+}
+
+/// What a tool gave back: text, parts, or an object whose text is all there is to tell.
+fn output(output: &Value) -> String {
+    let text = flat(output);
+    match output {
+        Value::Object(_) if text.is_empty() => output.to_string(),
+        _ => text,
     }
 }
 
