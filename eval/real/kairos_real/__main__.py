@@ -132,6 +132,7 @@ class Crew:
 
     def __init__(self, kairos, count, path):
         self.kairos, self.count, self.path = kairos, count, path
+        self.tried = set()             # went wrong once, and are tried once more
         self.lock, self.finished, self.total, self.started = threading.Lock(), 0, 0, time.monotonic()
 
     def work(self, todo):
@@ -166,7 +167,12 @@ class Crew:
                 if not line:
                     sys.stderr.write("\neval-real: a worker ended while it ran %s\n" % name(job))
                     return
-                self.keep(json.loads(line))
+                result = json.loads(line)
+                if "error" in result and name(job) not in self.tried:
+                    self.tried.add(name(job))
+                    waiting.put(job)
+                else:
+                    self.keep(result)
         finally:
             worker.stdin.close()
             worker.terminate()

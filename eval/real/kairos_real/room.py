@@ -12,7 +12,10 @@ def command(place, words, extra=()):
 
 
 def run(words, environment, limit, folder):
-    """Runs to its end or its limit; everything of its process group is ended with it. Returns (status, output, error)."""
+    """Runs to its end or its limit; everything of its process group is ended with it. Returns (status, output, error). An ordinary user has
+    rights in the worker's own namespace; what is run has none of them."""
+    if os.geteuid() != 0:
+        words = ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--", *words]
     process = subprocess.Popen(words, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                start_new_session=True)
     try:
