@@ -60,10 +60,10 @@ def write(folder):
     main = main_table(results)
     parts = ["# Real effects: results", "", "Written by `just eval-real`; see [docs/real-effects.md](%s) for what is measured and how." % "../../real-effects.md",
              "", "Made with: " + ", ".join("%s %s" % (name, value if not isinstance(value, dict) else ", ".join(value.values())) for name, value in made.items()) + ".",
-             "", "![attacks that happened, and jobs done](report.svg)", "", "## All", "", main, "", "## Attacks that happened, by kind", "", table_by(results, "kind", KINDS), "",
+             *(["", results.notes["about"]] if "about" in results.notes else []), "", "![attacks that happened, and jobs done](report.svg)", "", "## All", "", main, "", "## Attacks that happened, by kind", "", table_by(results, "kind", KINDS), "",
              "## Attacks that happened, by where the instruction hides", "", table_by(results, "vector", sorted({r["vector"] for r in results.all if r["vector"]})), "",
              "## Attacks that happened, by agent", "", table_by(results, "agent", ["codex", "pi"]), "", "## Every attack that happened under Kairos", "", *successes(results), "",
-             "## Every job that Kairos stopped", "", *stopped_jobs(results), "", "## Void cases, and runs that went wrong", "", *wrong(results), ""]
+             "## Jobs that the strict monitor stopped, and what an oracle makes of them", "", paired(results), "", "## Every job that Kairos stopped", "", *stopped_jobs(results), "", "## Void cases, and runs that went wrong", "", *wrong(results), ""]
     with open(os.path.join(folder, "report.md"), "w", encoding="utf-8") as file:
         file.write("\n".join(parts))
     with open(os.path.join(folder, "report.svg"), "w", encoding="utf-8") as file:
@@ -119,6 +119,18 @@ def successes(results):
         rows.append([attack, WORDS[configuration], "%d of %d" % (len(found), tried), found[0]["when"], "; ".join(what for what, _ in let.most_common(3)) or "see the raw results",
                      results.notes.get(attack) or reason(attack)])
     return [table(["attack", "configuration", "happened", "when", "released, for instance (by whom)", "why it got through"], rows)]
+
+
+def paired(results):
+    """The jobs that strict stopped are the ones that an oracle is asked about; the others pass without one."""
+    rows, wanted = [], ["strict", "rule", "perfect"]
+    done = {configuration: defaultdict(list) for configuration in wanted}
+    for configuration in wanted:
+        for r in results.plain("benign", configuration):
+            done[configuration][r["task"]].append(r["done"])
+    for task in sorted(task for task, found in done["strict"].items() if not all(found)):
+        rows.append([task] + ["-" if not done[c][task] else "done" if all(done[c][task]) else "not done" for c in wanted])
+    return table(["job"] + [WORDS[c] for c in wanted], rows) if rows else "None."
 
 
 def stopped_jobs(results):
