@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kairos-oracles", ADAPTER),
     ("kairos-tools", ADAPTER),
     ("kairos-conversation", ADAPTER),
+    ("kairos-guards", &[]),
     (
         "kairos",
         &[
@@ -41,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kairos-oracles",
             "kairos-tools",
             "kairos-conversation",
+            "kairos-guards",
         ],
     ),
     ("kairos-tidy", &[]),
@@ -88,7 +90,7 @@ const RINGS: &[(&str, &[&str])] = &[
     ),
     (
         "may fail without breaking confinement",
-        &["oracles", "conversation", "kairos"],
+        &["oracles", "conversation", "guards", "kairos"],
     ),
 ];
 
