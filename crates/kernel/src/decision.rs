@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::event::{Digest, EventId, HoldId};
+use crate::event::{Digest, EventId, HoldId, Source};
 use crate::label::Level;
 use crate::value::{Kind, Origin};
 
@@ -155,6 +155,9 @@ impl fmt::Display for Reason {
             } => {
                 write!(f, "{field} `{value}` ")?;
                 match origins.first() {
+                    Some(origin) if origin.source == Source::Task => {
+                        f.write_str("stands in your task, but not as what it would steer here")
+                    }
                     Some(origin) => write!(f, "comes from {origin}, not from your task"),
                     None => f.write_str("appears in nothing that is trusted for it"),
                 }

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{Effect, FileOp, HoldId, Object, Operation};
+use crate::event::{Effect, FileOp, HoldId, Object, Operation, Source};
 use crate::label::Level;
 use crate::value::KindSet;
 
@@ -48,6 +48,17 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place that content came from, if it came from one.
+    pub fn at(source: &Source) -> Option<Self> {
+        match source {
+            Source::Location { tree, path } => Some(Self {
+                tree: tree.clone(),
+                path: path.clone(),
+            }),
+            _ => None,
+        }
+    }
+
     /// The place an effect changes, if it changes one.
     pub fn of(effect: &Effect) -> Option<Self> {
         match &effect.object {
@@ -83,6 +94,9 @@ pub enum Relabel {
 pub struct Labels {
     permanent: BTreeMap<Place, Label>,
     pending: BTreeMap<HoldId, Relabel>,
+    /// What places had that are gone: what comes to be there in the same session is likely to be
+    /// made from it.
+    gone: BTreeMap<Place, Label>,
 }
 
 impl Labels {
@@ -133,9 +147,24 @@ impl Labels {
                     .map(|(place, _)| place.clone())
                     .collect();
                 for place in below {
-                    self.permanent.remove(&place);
+                    if let Some(label) = self.permanent.remove(&place) {
+                        let before = self.gone.get(&place).copied().unwrap_or(Label::CLEAN);
+                        self.gone.insert(place, before.merge(label));
+                    }
                 }
             }
+        }
+    }
+
+    /// A change of labels, merged with what its place has or had in this session.
+    pub(crate) fn merged(&self, relabel: Relabel) -> Relabel {
+        match relabel {
+            Relabel::Stick(place, label) => {
+                let had = [self.permanent.get(&place), self.gone.get(&place)];
+                let merged = had.into_iter().flatten().fold(label, |a, b| a.merge(*b));
+                Relabel::Stick(place, merged)
+            }
+            clear @ Relabel::Clear(_) => clear,
         }
     }
 

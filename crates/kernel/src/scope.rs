@@ -25,9 +25,19 @@ pub struct Hold {
     pub task: Digest,
     /// The oracle that released it, and why, while it waits for what it depends on.
     pub endorsed: Option<(String, String)>,
-    /// Whether it waits for everything of its kind that was open before it, so that waiting for it
-    /// is waiting for all of that.
-    pub covers: bool,
+    /// What it waits for by coming later; waiting for it is waiting for all of that.
+    pub waits: Waits,
+}
+
+/// What an effect waits for among the holds that came before it, whatever it builds on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waits {
+    /// Nothing: it can be undone, or nobody outside learns of it.
+    Nothing,
+    /// Held requests and calls: what only asks could have seen what they do.
+    Calls,
+    /// Every hold.
+    Everything,
 }
 
 impl Hold {
@@ -41,6 +51,10 @@ impl Hold {
             nonce: self.nonce,
         }
         .digest()
+    }
+
+    fn is_staged(&self) -> bool {
+        self.effect.class == Class::Stageable
     }
 
     fn is_decided(&self) -> bool {
@@ -113,18 +127,19 @@ impl Holds {
         scopes
     }
 
-    /// What an effect that waits for everything before it has to wait for: the youngest holds, up
-    /// to one that waits for the others itself. With `staged` also for staged changes.
-    pub(crate) fn before(&self, staged: bool) -> Vec<HoldId> {
+    /// The holds that an effect waits for by coming later: the youngest, up to one that waits for
+    /// the others itself.
+    pub(crate) fn before(&self, waits: Waits) -> Vec<HoldId> {
         let mut found = Vec::new();
+        if waits == Waits::Nothing {
+            return found;
+        }
         for held in self.open.values().rev() {
-            let is_staged = held.effect.class == Class::Stageable;
-            if is_staged && !staged {
+            if held.is_staged() && waits == Waits::Calls {
                 continue;
             }
             found.push(held.question.hold);
-            let reads = held.effect.operation.reads_only();
-            if held.covers && (!reads || !staged) {
+            if held.waits >= waits {
                 break;
             }
         }
@@ -175,15 +190,19 @@ impl Holds {
             .question
             .depends
             .iter()
-            .filter_map(|on| Some((*on, self.open.get(on)?.effect.class == Class::Stageable)))
+            .filter_map(|on| Some((*on, self.open.get(on)?.is_staged())))
             .collect();
         for name in waiting {
-            let Some(other) = self.open.get_mut(&name).filter(|other| other.covers) else {
+            let Some(other) = self.open.get_mut(&name) else {
                 continue;
             };
-            let reads = other.effect.operation.reads_only();
             for (on, staged) in &inherited {
-                if reads && *staged {
+                let needed = if *staged {
+                    Waits::Everything
+                } else {
+                    Waits::Calls
+                };
+                if other.waits < needed {
                     continue;
                 }
                 if let Err(place) = other.question.depends.binary_search(on) {

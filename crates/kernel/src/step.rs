@@ -5,13 +5,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::decision::{Decision, Limit, Permit, Question, Reason, Refusal};
-use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Source};
+use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Object, Source};
 use crate::labels::{self, Label, Labels, Place, Relabel};
 use crate::manifest::Nonce;
 use crate::notice::Notice;
-use crate::policy::{Policy, Rules, Speculation};
+use crate::policy::{Policy, Rules, Speculation, ToolEffect};
 use crate::provenance::Provenance;
-use crate::scope::{Hold, Holds};
+use crate::scope::{Hold, Holds, Waits};
 use crate::value::KindSet;
 
 /// What can happen.
@@ -149,6 +149,10 @@ pub struct State {
     labels: Labels,
     made_from: KindSet,
     task: Digest,
+    /// Holds that were refused: nothing that builds on one is released.
+    refused: BTreeSet<HoldId>,
+    /// Places that the agent wrote in this session: its own words are trusted for nothing.
+    written: BTreeSet<Place>,
 }
 
 impl Default for State {
@@ -159,6 +163,8 @@ impl Default for State {
             labels: Labels::default(),
             made_from: KindSet::ALL,
             task: Digest::default(),
+            refused: BTreeSet::new(),
+            written: BTreeSet::new(),
         }
     }
 }
@@ -182,6 +188,16 @@ impl State {
     /// Takes over a label from before; the same as [`Input::Labels`].
     pub fn stick(&mut self, place: Place, label: Label) {
         self.labels.apply(&Relabel::Stick(place, label));
+    }
+
+    /// A refused hold whose stub or staged state an effect was made from.
+    fn builds_on_refused(&self, policy: &Policy, effect: &Effect) -> Option<HoldId> {
+        if self.refused.is_empty() || policy.effect_is_internal(effect) {
+            return None;
+        }
+        let marks = effect.carries.marks();
+        let mut built_on = effect.saw.iter().copied().chain(marks);
+        built_on.find(|hold| self.refused.contains(hold))
     }
 
     /// The kinds that everything read so far was trusted for: integrity of what the agent makes.
@@ -294,9 +310,14 @@ fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming
         Source::Location { tree, path } => state.labels.of(tree, path),
         _ => Label::CLEAN,
     };
-    let kinds = policy
-        .trusted_kinds(&incoming.source)
-        .intersection(label.trusted);
+    let own_words = Place::at(&incoming.source).is_some_and(|at| state.written.contains(&at));
+    let kinds = if own_words {
+        KindSet::NONE
+    } else {
+        policy
+            .trusted_kinds(&incoming.source)
+            .intersection(label.trusted)
+    };
     let level = policy.sensitivity(&incoming.source).join(label.level);
     if incoming.source == Source::Task {
         let mut both = [0; 64];
@@ -305,8 +326,9 @@ fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming
         words.copy_from_slice(&incoming.content.digest.0);
         state.task = Digest::of(&both);
     }
-    // What a model says is made from what it was shown, which was counted then.
-    if !matches!(incoming.source, Source::Model(_)) {
+    // What a model says is made from what it was shown, and what the agent wrote from what it had
+    // read: that was counted then.
+    if !own_words && !matches!(incoming.source, Source::Model(_)) {
         state.made_from = state.made_from.intersection(kinds);
     }
     state
@@ -335,7 +357,16 @@ fn propose(
         in_doubt,
     } = proposal;
     let depends = dependencies(state, policy, &effect);
-    let waits = effect.class != Class::Stageable;
+    let waits = waits(policy, &effect);
+    if let Some(hold) = state.builds_on_refused(policy, &effect) {
+        let refusal = Refusal::Depends(hold);
+        let notice = Notice::refused(event, &effect, &refusal);
+        return alloc::vec![Action::Refuse {
+            event,
+            refusal,
+            notice
+        }];
+    }
     let mut held = Hold {
         question: Question {
             hold: HoldId(event.0),
@@ -348,21 +379,27 @@ fn propose(
         nonce,
         task: state.task,
         endorsed: None,
-        covers: waits && policy.speculation == Speculation::Conservative,
+        waits,
     };
     held.manifest = held.digest(policy, workspace);
     let depends = &held.question.depends;
     state.provenance.called(policy, event, &held.effect);
     let decision = match policy.decide(rules, &held.effect, &state.provenance, depends) {
         Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
-        Decision::Defer(reasons) => match full(state, policy) {
+        Decision::Defer(reasons) => match full(state, policy, 1, held.effect.payload.bytes) {
             Some(limit) => Decision::Refuse(Refusal::Limit(limit)),
             None => Decision::Defer(reasons),
         },
         decision => decision,
     };
     let level = state.provenance.level_of(&held.effect.carries);
-    let relabel = labels::relabel(&held.effect, state.made_from, level);
+    let relabel = labels::relabel(&held.effect, state.made_from, level)
+        .map(|relabel| state.labels.merged(relabel));
+    if !matches!(decision, Decision::Refuse(_))
+        && let Some(Relabel::Stick(place, _)) = &relabel
+    {
+        state.written.insert(place.clone());
+    }
     match decision {
         Decision::Release(why) => {
             state.provenance.carried_out(event);
@@ -395,7 +432,7 @@ fn propose(
             }
             state.holds.insert(held);
             let mut actions = alloc::vec![Action::Hold(question)];
-            if let Some(limit) = full(state, policy) {
+            if let Some(limit) = full(state, policy, 1, 1) {
                 let holds = state.holds.iter().map(|held| held.question.hold).collect();
                 actions.push(Action::Due { holds, limit });
             }
@@ -404,12 +441,12 @@ fn propose(
     }
 }
 
-/// Whether as much is held as the policy allows.
-fn full(state: &State, policy: &Policy) -> Option<Limit> {
+/// Whether more would be held than the policy allows, with so many holds and bytes besides.
+fn full(state: &State, policy: &Policy, holds: u64, bytes: u64) -> Option<Limit> {
     let limits = &policy.limits;
-    if state.holds.len() as u64 >= limits.holds_max {
+    if (state.holds.len() as u64).saturating_add(holds) > limits.holds_max {
         Some(Limit::Holds)
-    } else if state.holds.bytes() >= limits.bytes_max {
+    } else if state.holds.bytes().saturating_add(bytes) > limits.bytes_max {
         Some(Limit::Bytes)
     } else {
         None
@@ -466,24 +503,37 @@ fn reconsider(
 }
 
 /// What an effect builds on: holds whose staged state or stub it saw, whose mark it carries, and,
-/// when it is irreversible under conservative speculation, what came before it and is still open.
-/// What only asks waits for held requests, whose effect it could have seen; what changes something
-/// out there waits for staged changes as well.
+/// under conservative speculation, what it waits for by coming later.
 fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> {
-    let irreversible = effect.class != Class::Stageable;
-    if irreversible && policy.effect_is_internal(effect) {
+    if policy.effect_is_internal(effect) {
         return Vec::new();
     }
     let mut depends: Vec<HoldId> = effect.saw.clone();
     depends.extend(effect.carries.marks());
-    if irreversible && policy.speculation == Speculation::Conservative {
-        let changes = !effect.operation.reads_only();
-        depends.extend(state.holds.before(changes));
-    }
+    depends.extend(state.holds.before(waits(policy, effect)));
     depends.retain(|hold| state.holds.find(*hold).is_some());
     depends.sort_unstable();
     depends.dedup();
     depends
+}
+
+/// What an effect waits for by coming later: what changes something out there for every hold, what
+/// only asks for held requests and calls.
+fn waits(policy: &Policy, effect: &Effect) -> Waits {
+    if effect.class == Class::Stageable || policy.speculation == Speculation::Matched {
+        return Waits::Nothing;
+    }
+    let tool = match &effect.object {
+        Object::Tool { name } => policy.tool(name).map(|rule| rule.effect),
+        _ => None,
+    };
+    match tool {
+        Some(ToolEffect::Read) => Waits::Nothing,
+        Some(ToolEffect::Fetch) => Waits::Calls,
+        Some(ToolEffect::Act) => Waits::Everything,
+        None if effect.operation.reads_only() => Waits::Calls,
+        None => Waits::Everything,
+    }
 }
 
 /// Commits those of the holds that are decided and wait for nothing any more, and then what waited
@@ -518,6 +568,7 @@ fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
     for doomed in state.holds.dependents(hold) {
         if let Some(held) = state.holds.remove(doomed) {
             state.labels.discard(doomed);
+            state.refused.insert(doomed);
             // Dependents are younger, so the first one is the hold itself.
             let refusal = own.take().unwrap_or(Refusal::Depends(hold));
             let notice = Notice::refused(EventId(doomed.0), &held.effect, &refusal);

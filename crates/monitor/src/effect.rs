@@ -27,6 +27,9 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     let policy = session.policy();
     let rules = session.rules();
     let mut core = session.core();
+    if matches!(incoming.source, Source::Location { .. }) {
+        core.news();
+    }
     let event = core.next_event();
     let record = Record::Incoming {
         event: event.0,

@@ -488,6 +488,38 @@ impl Core {
         }
     }
 
+    /// Takes over what sessions beside this one wrote in the workspace. What cannot be read is
+    /// trusted for nothing from then on: the log stops.
+    pub(crate) fn news(&mut self) {
+        let news = match self.labels.as_mut().map(WorkspaceLabels::news) {
+            None => return,
+            Some(Ok(news)) => news,
+            Some(Err(error)) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                return;
+            }
+        };
+        let mut worse = Vec::new();
+        for relabel in news {
+            // That somebody else's place is gone does not make it better here.
+            if let Relabel::Stick(place, label) = relabel
+                && label.merge(self.state.labels().of(&place.tree, &place.path))
+                    != self.state.labels().of(&place.tree, &place.path)
+            {
+                worse.push((place, label));
+            }
+        }
+        if worse.is_empty() {
+            return;
+        }
+        let places = worse.iter().map(|(place, label)| (place, *label));
+        let labels = store::record::written_labels(places);
+        let _ = self.append(&Record::Labels { labels });
+        for (place, label) in worse {
+            self.state.stick(place, label);
+        }
+    }
+
     /// Records what an effect does to a label, here and with the workspace.
     pub(crate) fn relabel(&mut self, event: EventId, relabel: &Relabel) -> Result<(), String> {
         self.append(&Record::Relabelled {

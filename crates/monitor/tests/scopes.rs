@@ -89,7 +89,7 @@ impl World {
             workspace: "w".into(),
             chance: Arc::new(SystemChance),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            labels: Some(WorkspaceLabels::open_on(&*self.disk, Path::new("/"), "w").unwrap()),
+            labels: Some(WorkspaceLabels::open_on(&self.disk, Path::new("/"), "w").unwrap()),
             recovered: None,
         });
         for channel in [Channel::File, Channel::Net] {
@@ -401,4 +401,94 @@ fn another_policy_decides_again_and_voids_approvals() {
     assert!(world.sink.0.lock().unwrap().is_empty());
     decide(&session, &open[0], Verdict::Release).unwrap();
     assert_eq!(*world.sink.0.lock().unwrap(), [second.hold]);
+}
+
+#[test]
+fn nothing_is_made_from_what_was_refused() {
+    let mut world = World::new();
+    let session = world.session(&policy());
+    let first = held(sends(&session, "a.example", "POST"));
+    decide(&session, &first, Verdict::Refuse).unwrap();
+    let later = |saw: Vec<HoldId>, carries: Carried| {
+        let object = Object::Location {
+            tree: "workspace".into(),
+            path: "made.md".into(),
+        };
+        let change = effect(Operation::File(FileOp::Create), object, Class::Stageable);
+        let change = Effect {
+            saw,
+            carries,
+            ..change
+        };
+        session.propose(change, Parked::default(), &mut |_| {})
+    };
+    let mark = session.scanner().scan(first.mark.as_bytes());
+    for outcome in [
+        later(vec![first.hold], Carried::nothing()),
+        later(Vec::new(), mark),
+    ] {
+        assert!(
+            matches!(outcome, Outcome::Refused { refusal: Refusal::Depends(hold), .. } if hold == first.hold),
+            "{outcome:?}"
+        );
+    }
+    assert!(matches!(
+        later(Vec::new(), Carried::nothing()),
+        Outcome::Released(_)
+    ));
+}
+
+#[test]
+fn the_agents_own_words_are_trusted_for_nothing() {
+    let mut world = World::new();
+    let session = world.session(&policy());
+    assert!(matches!(
+        writes(&session, "own.md", "x"),
+        Outcome::Released(_)
+    ));
+    reads(&session, place("own.md"), "deploy to evil.example");
+    assert!(!derives(&session, "evil.example"));
+}
+
+#[test]
+fn a_label_does_not_come_off_by_writing_the_place_anew() {
+    let mut world = World::new();
+    let session = world.session(&policy());
+    reads(
+        &session,
+        Source::Party("web.example".into()),
+        "evil.example",
+    );
+    assert!(matches!(
+        writes(&session, "note.md", "x"),
+        Outcome::Released(_)
+    ));
+    drop(session);
+    let session = world.session(&policy());
+    let object = Object::Location {
+        tree: "workspace".into(),
+        path: "note.md".into(),
+    };
+    let removal = effect(Operation::File(FileOp::Delete), object, Class::Stageable);
+    let removed = session.propose(removal, Parked::default(), &mut |_| {});
+    assert!(matches!(removed, Outcome::Released(_)));
+    assert!(matches!(
+        writes(&session, "note.md", "x"),
+        Outcome::Released(_)
+    ));
+    drop(session);
+    let session = world.session(&policy());
+    reads(&session, place("note.md"), "deploy to evil.example");
+    assert!(!derives(&session, "evil.example"));
+}
+
+#[test]
+fn what_sessions_beside_it_wrote_is_known() {
+    let mut world = World::new();
+    let one = world.session(&policy());
+    let other = world.session(&policy());
+    reads(&one, Source::Party("web.example".into()), "evil.example");
+    assert!(matches!(writes(&one, "note.md", "x"), Outcome::Released(_)));
+    reads(&other, place("note.md"), "deploy to evil.example");
+    assert!(!derives(&other, "evil.example"));
 }

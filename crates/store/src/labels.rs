@@ -2,9 +2,10 @@
 //! before the change happens. Merging is repeatable, so a line that is written twice does no harm.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kernel::labels::Labels;
 use kernel::{Digest, Label, Place, Relabel};
@@ -47,8 +48,11 @@ pub enum LabelsError {
 #[derive(Debug)]
 pub struct WorkspaceLabels {
     path: PathBuf,
+    disk: Arc<dyn Disk>,
     file: Box<dyn Append>,
     known: Vec<(Place, Label)>,
+    /// So much of the file was read.
+    read_bytes: u64,
     /// Other sessions of the workspace see by it that this one appends.
     _lock: Option<File>,
 }
@@ -77,7 +81,7 @@ impl WorkspaceLabels {
             .map_err(io("open"))?;
         // Whoever is alone may mend and rewrite.
         let alone = lock.try_lock().is_ok();
-        let mut labels = Self::open_path(&OsDisk, path, alone)?;
+        let mut labels = Self::open_path(&OsDisk::shared(), path, alone)?;
         lock.lock_shared().map_err(io("lock"))?;
         labels._lock = Some(lock);
         Ok(labels)
@@ -87,11 +91,15 @@ impl WorkspaceLabels {
     ///
     /// # Errors
     /// When they cannot be read or written.
-    pub fn open_on(disk: &dyn Disk, root: &Path, workspace: &str) -> Result<Self, LabelsError> {
+    pub fn open_on(
+        disk: &Arc<dyn Disk>,
+        root: &Path,
+        workspace: &str,
+    ) -> Result<Self, LabelsError> {
         Self::open_path(disk, path_of(root, workspace), true)
     }
 
-    fn open_path(disk: &dyn Disk, path: PathBuf, alone: bool) -> Result<Self, LabelsError> {
+    fn open_path(disk: &Arc<dyn Disk>, path: PathBuf, alone: bool) -> Result<Self, LabelsError> {
         let io = |what| {
             let path = path.clone();
             move |source| LabelsError::Io { what, path, source }
@@ -133,12 +141,47 @@ impl WorkspaceLabels {
             file.cut(whole_bytes as u64)
                 .map_err(io("cut the torn end of"))?;
         }
-        Ok(Self {
+        let mut labels = Self {
             path,
+            disk: Arc::clone(disk),
             file,
             known,
+            read_bytes: 0,
             _lock: None,
-        })
+        };
+        labels.news()?;
+        Ok(labels)
+    }
+
+    /// What was appended since, by sessions beside this one and by itself.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn news(&mut self) -> Result<Vec<Relabel>, LabelsError> {
+        let mut text = Vec::new();
+        let from = SeekFrom::Start(self.read_bytes);
+        self.disk
+            .read(&self.path)
+            .and_then(|mut file| {
+                file.seek(from)?;
+                file.read_to_end(&mut text)
+            })
+            .map_err(|source| self.io("read", source))?;
+        let mut news = Vec::new();
+        for piece in text.split_inclusive(|byte| *byte == b'\n') {
+            // A line that is just being written is read next time.
+            let Some(written) = piece.strip_suffix(b"\n") else {
+                break;
+            };
+            let relabel = read_line(written).map_err(|what| LabelsError::Broken {
+                path: self.path.clone(),
+                line: 0,
+                what,
+            })?;
+            news.push(relabel);
+            self.read_bytes += piece.len() as u64;
+        }
+        Ok(news)
     }
 
     /// What sticks from before, in order of places.
@@ -186,6 +229,12 @@ fn line(relabel: &Relabel) -> Vec<u8> {
     line
 }
 
+fn read_line(written: &[u8]) -> Result<Relabel, String> {
+    let relabel: WrittenRelabel =
+        serde_json::from_slice(written).map_err(|error| error.to_string())?;
+    relabel.read()
+}
+
 /// The labels that lines add up to, how many they were, and how many bytes of them are whole.
 fn fold(path: &Path, text: &[u8]) -> Result<(Labels, usize, usize), LabelsError> {
     let mut labels = Labels::default();
@@ -202,9 +251,7 @@ fn fold(path: &Path, text: &[u8]) -> Result<(Labels, usize, usize), LabelsError>
             line: lines,
             what,
         };
-        let relabel: WrittenRelabel =
-            serde_json::from_slice(written).map_err(|error| broken(error.to_string()))?;
-        labels.apply(&relabel.read().map_err(broken)?);
+        labels.apply(&read_line(written).map_err(broken)?);
         whole_bytes += piece.len();
     }
     Ok((labels, lines, whole_bytes))

@@ -95,7 +95,7 @@ impl Harness {
         })
         .map_err(|e| failed(e.to_string()))?;
         let labels = workspace
-            .map(|name| WorkspaceLabels::open_on(&**disk, root, name))
+            .map(|name| WorkspaceLabels::open_on(disk, root, name))
             .transpose()
             .map_err(|e| failed(e.to_string()))?;
         let session = Session::new(Parts {
