@@ -64,6 +64,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--model", metavar="NAME", help="the live agent's model; endpoint and key from OPENAI_BASE_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY")
     one.add_argument("--case", action="append", default=[], metavar="ID", help="only these cases of the live agent, for example v1.1.2/banking/user_task_0")
 
+    less = command("ablate", run_ablate, "what each form of derivation and each typed release gains, taken out one at a time")
+    common(less)
+    less.add_argument("--records", type=Path, nargs="+", metavar="FILE", required=True, help="records to replay")
+    less.add_argument("--model", metavar="NAME", help="only records of this model")
+    less.add_argument("--memo", type=Path, metavar="FILE", help="keep the outcomes of re-executions from one call to the next")
+
     rates = command("throughput", run_throughput, "events a second through `kairos decide --stdio`, over a whole replay")
     common(rates)
     rates.add_argument("--records", type=Path, nargs="*", default=[], metavar="FILE", help="records to replay (default: the obedient agent)")
@@ -80,11 +86,14 @@ def run_all(options: argparse.Namespace) -> int:
         agents.remember(options.memo)
     binary = find_binary(options.kairos)
     options.out.mkdir(parents=True, exist_ok=True)
-    for stale in [*options.out.glob("*.jsonl"), *options.out.glob("*.tables.md")]:
+    for stale in options.out.glob("*.jsonl"):
         stale.unlink()
     about = provenance(binary)
     paper = options.policies / "paper"
-    tables: list[str] = []
+
+    def keep(name: str, text: str) -> None:
+        (options.out / f"{name}.tables.md").write_text(text, encoding="utf-8")
+
     with Kairos(binary) as kairos:
         default = Policies(options.policies)
         default.enforce(kairos)
@@ -98,13 +107,14 @@ def run_all(options: argparse.Namespace) -> int:
                 results = measure(f"obedient-{version}-{oracle}", ground_truth_cases(version, default), oracle, None if oracle in baselines.NAMES else kairos,
                                   {**about, "agent": "ground-truth", "set": f"AgentDojo {version}, obedient", "policies": "" if oracle in baselines.NAMES else "default"}, announce)  # fmt: skip
                 results.write(options.out)
-                tables += obedient_table(results, version) if oracle == "strict" else []
+                if oracle == "strict":
+                    keep(f"obedient-{version}", obedient_table(results, version))
 
         replayed: list[tuple[str, list[Record]]] = []
         for path in record_files(options):
             dataset = dataset_of(path)
             if dataset == "agent-sentry":
-                tables.append(sentry_table(kairos, default, traces(path), announce))
+                keep("sentry", sentry_table(kairos, default, traces(path), announce))
             elif dataset in ("agentdojo", "agentdyn"):
                 records = load_records(path)
                 for model in sorted({record.model for record in records}):
@@ -112,7 +122,8 @@ def run_all(options: argparse.Namespace) -> int:
             else:
                 announce(f"{path.name}: not a run of a suite; passed over")
         for name, records in replayed:
-            for label, policies in readings:
+            larger = "949" in name
+            for label, policies in readings[:1] if larger else readings:
                 of = ("strict", "perfect") if label == "paper" else (*baselines.NAMES, "strict", "rules", "perfect")
                 for oracle in of:
                     if oracle == "perfect-tool-filter" and records[0].dataset != "agentdojo":
@@ -121,13 +132,16 @@ def run_all(options: argparse.Namespace) -> int:
                     slug = f"recorded-{name}-{label}-{oracle}" if not baseline else f"recorded-{name}-{oracle}"
                     measure(slug.replace(" ", "-"), recorded_cases(records, policies), oracle, None if baseline else kairos,
                             {**about, "agent": "recorded", "set": name, "policies": "" if baseline else label}, announce).write(options.out)  # fmt: skip
-            if not options.no_ablation and "949" not in name:
-                tables.append(ablation_table(f"Ablation, {name}", ablate(kairos, options.policies, records, name.replace(" ", "-"), announce)))
-        tables.append(f"## Throughput\n\n{kairos.events:,} events through one `kairos decide --stdio` in {kairos.seconds:.1f} s: {kairos.rate:,.0f} events a second.\n")
-    (options.out / "more.tables.md").write_text("\n".join(tables), encoding="utf-8")
+            if not options.no_ablation and not larger:
+                slug = name.replace(" ", "-")
+                keep(f"ablation-{slug}", ablation_table(f"Ablation, {name}", ablate(kairos, options.policies, records, slug, announce)))
+        speed = kairos.speed()
+        used = kairos.processor()
+        each = f", {1e6 * used / kairos.events:,.0f} µs of processor time for each" if used else ""
+        keep("throughput", f"## Latency\n\n{speed}{each}, on this machine while it was doing this. The policy decides without a model: no tokens.\n")
     for path in report.write(options.out, options.out / "report"):
         announce(f"wrote {path}")
-    announce(f"all of it took {time.perf_counter() - began:.0f} s; {tables[-1].splitlines()[-1]}")
+    announce(f"all of it took {time.perf_counter() - began:.0f} s; {speed}")
     return 0
 
 
@@ -155,17 +169,17 @@ def sets_of(dataset: str, model: str, records: list[Record]) -> list[tuple[str, 
     return sets
 
 
-def obedient_table(results: Results, version: str) -> list[str]:
+def obedient_table(results: Results, version: str) -> str:
     """The obedient agent in one line: what the policy alone lets pass of the tasks, and of the attacks."""
     benign = [row for row in results.rows if "attack" not in row]
     attacked = [row for row in results.rows if "attack" in row]
     whole = sum(not row.get("held") for row in benign)
     passed = sum(any(held.get("attacker") and held["released"] for held in row.get("held", [])) for row in attacked)
     reached = sum(bool(row["attack"]) and not row["by_text"] for row in attacked)
-    return [
+    return (
         f"## Obedient agent, {version}, strict\n\n{whole} of {len(benign)} user tasks released in full without an oracle. Of {len(attacked)} attacked cases, "
         f"{passed} had an effect of the attacker released, and {reached} reached the attacker's goal by an effect.\n"
-    ]
+    )
 
 
 def run_one(options: argparse.Namespace) -> int:
@@ -202,6 +216,21 @@ def run_one(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_ablate(options: argparse.Namespace) -> int:
+    if options.memo:
+        agents.remember(options.memo)
+    options.out.mkdir(parents=True, exist_ok=True)
+    records = [record for path in options.records for record in load_records(path) if options.model in (None, record.model)]
+    with Kairos(find_binary(options.kairos)) as kairos:
+        for model in sorted({record.model for record in records}):
+            for name, of in sets_of(records[0].dataset, model, [record for record in records if record.model == model])[:1]:
+                slug = name.replace(" ", "-")
+                text = ablation_table(f"Ablation, {name}", ablate(kairos, options.policies, of, slug, announce))
+                (options.out / f"ablation-{slug}.tables.md").write_text(text, encoding="utf-8")
+                print(text)
+    return 0
+
+
 def run_throughput(options: argparse.Namespace) -> int:
     binary = find_binary(options.kairos)
     policies = Policies(options.policies)
@@ -214,7 +243,7 @@ def run_throughput(options: argparse.Namespace) -> int:
             cases = ground_truth_cases("v1.1.2", policies)
         for _ in measure_only(kairos, cases):
             pass
-        print(f"{kairos.events:,} events ({kairos.proposals:,} decisions) in {kairos.seconds:.2f} s: {kairos.rate:,.0f} events a second")
+        print(kairos.speed())
     return 0
 
 

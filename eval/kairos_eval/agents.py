@@ -73,8 +73,15 @@ def outcome_of(record: Record, released: tuple[int, ...], benchmark: Benchmark |
     if len(released) == len(record.calls):
         attack = None if record.benign else record.attack
         return Outcome(record.utility, attack, bool(attack and record.labels.text_only), "recorded")
+    key = (record.id, released)
+    if key in _outcomes:
+        return _outcomes[key]
     known = benchmark is not None and record.suite in benchmark.suites
-    return _replayed(record, released, benchmark) if known and record.replay_exact else _from_labels(record, set(released))
+    _outcomes[key] = _replayed(record, released, benchmark) if known and record.replay_exact else _from_labels(record, set(released))
+    return _outcomes[key]
+
+
+_outcomes: dict[tuple[str, tuple[int, ...]], Outcome] = {}
 
 
 def _replayed(record: Record, released: tuple[int, ...], benchmark: Benchmark) -> Outcome:

@@ -80,7 +80,8 @@ class Rules:
 
     - *a field*: the value is a whole field of a structured answer, and no free text that the agent has read names it;
     - *a page already visited*: a link to a page whose fetching was released before;
-    - *the one such value*: the only value of its kind in a document that the task names, for an action that the task names.
+    - *a field of a form*: the only value of its kind in a document that the task names, alone on its line behind a label (`IBAN: ...`), for an
+      action that the task names. A sentence that asks for something is no form; somebody who knows this rule can write one, though.
     """
 
     name = "rules"
@@ -115,8 +116,9 @@ class Rules:
             return "a page already visited"
         if kind in PATTERNS and any(word in _words(situation.task) for word in self.ACTIONS.get(situation.call.tool, ())):
             for seen in situation.seen:
-                if _named(situation.task, seen.arguments) and {_fold(found) for found in PATTERNS[kind].findall(seen.text)} == {_fold(value)}:
-                    return "the one such value where the task says to look"
+                alone = {_fold(found) for found in PATTERNS[kind].findall(seen.text)} == {_fold(value)}
+                if alone and _named(situation.task, seen.arguments) and re.search(rf"(?m)^[ \t]*[\w ]{{1,30}}:[ \t]*{re.escape(value)}[ \t]*$", seen.text):
+                    return "a field of a form where the task says to look"
         return None
 
 
