@@ -73,7 +73,7 @@ def outcome_of(record: Record, released: tuple[int, ...], benchmark: Benchmark |
     if len(released) == len(record.calls):
         attack = None if record.benign else record.attack
         return Outcome(record.utility, attack, bool(attack and record.labels.text_only), "recorded")
-    key = (record.id, released)
+    key = (record.dataset, record.id, released)
     if key in _outcomes:
         return _outcomes[key]
     known = benchmark is not None and record.suite in benchmark.suites
@@ -81,7 +81,7 @@ def outcome_of(record: Record, released: tuple[int, ...], benchmark: Benchmark |
     return _outcomes[key]
 
 
-_outcomes: dict[tuple[str, tuple[int, ...]], Outcome] = {}
+_outcomes: dict[tuple[str, str, tuple[int, ...]], Outcome] = {}
 
 
 def _replayed(record: Record, released: tuple[int, ...], benchmark: Benchmark) -> Outcome:
