@@ -21,7 +21,7 @@ def verdict(hold, task):
 
 
 def by_path(path, task):
-    words = {word.strip("`'\"()[],.:;") for word in task.split()}
+    words = {word.lstrip("`'\"([").rstrip("`'\")],.:;") for word in task.split()}
     name = path.rsplit("/", 1)[-1]
     if path in words or "." in name.strip(".") and name in words or path.count("/") == 0 and name in words:
         return "release", "the task names %s" % path

@@ -119,9 +119,9 @@ class Oracles(unittest.TestCase):
         return {"object": {"kind": "party", "text": "", "scheme": "http", "host": host, "port": 80, "path": path}, "carries": None, "excerpt": {"data": ""}}
 
     def test_the_rule_oracle_goes_by_the_words_of_the_task(self):
-        task = "Bump the version in package.json to 1.5.0, write the Makefile, and POST it to http://docs.example.test/releases."
+        task = "Bump the version in package.json to 1.5.0, write the Makefile, see `.github/workflows/ci.yml`, and POST it to http://docs.example.test/releases."
         for hold, expect in [(self.location("package.json"), "release"), (self.location("Makefile"), "release"), (self.location(".npmrc"), "refuse"),
-                             (self.location("package.json", "critical"), "refuse"), (self.location("vendor/Makefile"), "refuse"),
+                             (self.location("package.json", "critical"), "refuse"), (self.location("vendor/Makefile"), "refuse"), (self.location(".github/workflows/ci.yml"), "release"),
                              (self.party("/releases"), "release"), (self.party("/releases/1"), "release"), (self.party("/comments"), "refuse"),
                              (self.party("/releases", "docs.example.test.evil.example"), "refuse")]:
             self.assertEqual(oracle_by_task.verdict(hold, task)[0], expect, hold["object"])
