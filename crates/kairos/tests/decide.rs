@@ -166,6 +166,24 @@ fn a_call_is_released_held_or_refused_before_it_is_made() {
 }
 
 #[test]
+fn a_gate_is_not_walked_round() {
+    let mut harness = Harness::start(&[]);
+    harness.open();
+    for arguments in [
+        json!({ "recipient": { THEIRS: null } }),
+        json!({ "recipient": { "a": { THEIRS: {} } } }),
+        json!({ "recipient": [MINE, THEIRS] }),
+    ] {
+        let call = json!({ "do": "propose", "session": "s", "tool": "send_money", "arguments": arguments });
+        assert_eq!(harness.ask(call)["decision"], "defer", "{arguments}");
+    }
+    // A tool that only reads waits for nothing.
+    let read = json!({ "do": "propose", "session": "s", "tool": "read_file", "arguments": { "path": "x" } });
+    assert_eq!(harness.ask(read)["decision"], "release");
+    harness.end();
+}
+
+#[test]
 fn approving_commits_once_and_in_order() {
     let mut harness = Harness::start(&[]);
     harness.open();
@@ -232,6 +250,9 @@ fn a_mistake_is_named_and_decides_nothing() {
         r#"{"id":7,"do":"incoming","session":"s","source":{"web":"x"},"text":""}"#,
         r#"{"id":7,"do":"verdict","session":"s","hold":"12","manifest":"","verdict":"release","oracle":"me"}"#,
         r#"{"id":7,"do":"verdict","session":"s","hold":"h12","manifest":"zz","verdict":"release","oracle":"me"}"#,
+        r#"{"id":7,"do":"propose","session":"s","tool":"send_money","arguments":{"to":1,"to":2}}"#,
+        r#"{"id":7,"do":"propose","session":"s","tool":"send_money","saw":["h12"]}"#,
+        r#"{"id":7,"do":"done","session":"s","event":12,"ok":true}"#,
         r#"{"id":7,"do":"expire","session":"s","hold":"h12"}"#,
         r#"{"id":7,"do":"open","session":"s","policy":"bank"}"#,
         r#"{"id":7,"do":"open","session":"../etc","policy":"bank"}"#,

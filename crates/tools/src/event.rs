@@ -9,7 +9,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::reply::Mistake;
-use crate::request::{self, ChangeKind};
+use crate::request::{self, ChangeKind, Data};
 
 /// Arguments and answers are not nested deeper.
 const DEPTH_MAX: usize = 64;
@@ -38,7 +38,7 @@ pub fn incoming(request: request::Incoming) -> Result<Incoming, Mistake> {
     };
     let content = Content::new(request.text.into_bytes());
     let mut incoming = Incoming::new(channel, source, content);
-    if let Some(json) = &request.json {
+    if let Some(Data(json)) = &request.json {
         incoming.leaves = leaves(json)?;
     }
     incoming.answers = request.answers.map(EventId);
@@ -97,10 +97,10 @@ pub fn hold(name: &str) -> Result<HoldId, Mistake> {
     })
 }
 
-fn call(tool: String, arguments: Option<Value>, policy: &Policy) -> Result<Proposed, Mistake> {
+fn call(tool: String, arguments: Option<Data>, policy: &Policy) -> Result<Proposed, Mistake> {
     let arguments = match arguments {
-        None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
-        Some(object @ Value::Object(_)) => object,
+        None | Some(Data(Value::Null)) => Value::Object(serde_json::Map::new()),
+        Some(Data(object @ Value::Object(_))) => object,
         Some(_) => {
             return Err(Mistake::new(
                 "`arguments` is not an object",
@@ -108,7 +108,7 @@ fn call(tool: String, arguments: Option<Value>, policy: &Policy) -> Result<Propo
             ));
         }
     };
-    let leaves = leaves(&arguments)?;
+    let leaves = arguments_of(&arguments)?;
     // RFC 8785: one text for one meaning, so that the digest stands for the arguments.
     let bytes = serde_json_canonicalizer::to_vec(&arguments).map_err(|error| {
         Mistake::new(
@@ -249,20 +249,29 @@ fn relative(path: &str) -> Result<String, Mistake> {
     Ok(parts.join("/"))
 }
 
-/// Every value of something structured, with the way to it. What is null or empty has none.
+/// Every value of something structured, with the way to it. What is null or empty has none. A dot
+/// in a key is written `\u{ff0e}` in the way, so that nobody's key stands for two.
 ///
 /// # Errors
 /// When it is nested too deeply.
 pub fn leaves(value: &Value) -> Result<Vec<Leaf>, Mistake> {
     let mut found = Vec::new();
-    flatten(value, &mut String::new(), DEPTH_MAX, &mut found)?;
+    flatten(value, &mut String::new(), (DEPTH_MAX, false), &mut found)?;
+    Ok(found)
+}
+
+/// As [`leaves`], for a call's arguments: a key below an argument is a value of it as well
+/// (`{"to": {"bob@example.org": null}}`).
+fn arguments_of(value: &Value) -> Result<Vec<Leaf>, Mistake> {
+    let mut found = Vec::new();
+    flatten(value, &mut String::new(), (DEPTH_MAX, true), &mut found)?;
     Ok(found)
 }
 
 fn flatten(
     value: &Value,
     path: &mut String,
-    depth: usize,
+    (depth, keys): (usize, bool),
     found: &mut Vec<Leaf>,
 ) -> Result<(), Mistake> {
     let Some(depth) = depth.checked_sub(1) else {
@@ -271,13 +280,13 @@ fn flatten(
             format!("nest no deeper than {DEPTH_MAX} levels"),
         ));
     };
-    let mut below = |key: &str, item: &Value, found: &mut Vec<Leaf>| {
-        let length = path.len();
+    let length = path.len();
+    let mut below = |path: &mut String, key: &str, item: &Value| {
         if length > 0 {
             path.push('.');
         }
-        path.push_str(key);
-        let result = flatten(item, path, depth, found);
+        path.push_str(&key.replace('.', "\u{ff0e}"));
+        let result = flatten(item, path, (depth, keys), found);
         path.truncate(length);
         result
     };
@@ -285,12 +294,15 @@ fn flatten(
         Value::Null => {}
         Value::Object(map) => {
             for (key, item) in map {
-                below(key, item, found)?;
+                below(path, key, item)?;
+            }
+            if keys && depth < DEPTH_MAX - 1 {
+                found.extend(map.keys().map(|key| Leaf::new(path.as_str(), key.as_str())));
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                below(&index.to_string(), item, found)?;
+                below(path, &index.to_string(), item)?;
             }
         }
         Value::String(text) => found.push(Leaf::new(path.as_str(), text.as_str())),

@@ -51,6 +51,9 @@ pub enum Reply {
         holds: Vec<Hold>,
         /// Names of holds that are connected, each scope oldest first.
         scopes: Vec<Vec<String>>,
+        /// What was held for longer than the policy allows, and is refused by that.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        abort: Vec<Aborted>,
     },
     /// What an oracle may see.
     View {

@@ -1,8 +1,10 @@
 //! What a harness writes: one JSON object a line. A line is read twice: for what it asks and its
 //! `id`, then in full, so that a mistake in it is answered under the right `id`.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -15,6 +17,77 @@ pub struct Head<'a> {
     /// What is asked.
     #[serde(rename = "do", default)]
     pub verb: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// Any JSON, in which no object has a key twice: of two values a decision would be about one, and
+/// the harness might act on the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data(pub Value);
+
+impl<'de> Deserialize<'de> for Data {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyData).map(Self)
+    }
+}
+
+struct AnyData;
+
+impl<'de> Visitor<'de> for AnyData {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(Data(item)) = items.next_element()? {
+            found.push(item);
+        }
+        Ok(Value::Array(found))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut found = serde_json::Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if found.contains_key(&key) {
+                return Err(serde::de::Error::custom(format!(
+                    "the key `{key}` stands twice"
+                )));
+            }
+            let Data(value) = entries.next_value()?;
+            found.insert(key, value);
+        }
+        Ok(Value::Object(found))
+    }
 }
 
 /// The words that `do` may be.
@@ -141,7 +214,7 @@ lines! {
         pub text: String,
         /// The same content as data, when the tool gave data.
         #[serde(default)]
-        pub json: Option<Value>,
+        pub json: Option<Data>,
         /// Event of the call whose answer it is.
         #[serde(default)]
         pub answers: Option<u64>,
@@ -156,7 +229,7 @@ lines! {
         pub tool: Option<String>,
         /// Its arguments.
         #[serde(default)]
-        pub arguments: Option<Value>,
+        pub arguments: Option<Data>,
         /// An HTTP request.
         #[serde(default)]
         pub request: Option<Request>,

@@ -1,6 +1,8 @@
 //! One session of a harness: the same monitor, log and ledger as a session of `kairos run`, with
 //! the harness as the sink.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +23,8 @@ pub struct Harness {
     session: Arc<Session>,
     sink: Arc<Sink>,
     dir: SessionDir,
+    /// Every hold there was.
+    held: RefCell<BTreeSet<HoldId>>,
 }
 
 /// What a harness is answered, and nothing more: it carries effects out itself.
@@ -114,7 +118,12 @@ impl Harness {
         for channel in [Channel::Tool, Channel::Net, Channel::File] {
             session.attach(channel, Arc::clone(&sink) as Arc<dyn monitor::Channel>);
         }
-        Ok(Self { session, sink, dir })
+        Ok(Self {
+            session,
+            sink,
+            dir,
+            held: RefCell::default(),
+        })
     }
 
     /// Where its log lies.
@@ -145,6 +154,14 @@ impl Harness {
     /// When the proposal says nothing that could be decided; nothing happened then.
     pub fn propose(&self, request: request::Propose) -> Result<Decided, Mistake> {
         let policy = self.session.policy();
+        for name in &request.saw {
+            if !self.held.borrow().contains(&event::hold(name)?) {
+                return Err(Mistake::new(
+                    format!("`{name}` was never held"),
+                    "`saw` names holds as they were answered",
+                ));
+            }
+        }
         let proposed = event::proposed(request, &policy, &self.session.scanner())?;
         let class = proposed.effect.class.name();
         let note = String::from_utf8(proposed.bytes).unwrap_or_default();
@@ -178,6 +195,7 @@ impl Harness {
                 decided.notice = Some(notice.text);
             }
             Outcome::Held(held) => {
+                self.held.borrow_mut().insert(held.hold);
                 decided.event = held.hold.0;
                 decided.decision = "defer";
                 decided.manifest = held.manifest.hex();
@@ -193,13 +211,23 @@ impl Harness {
     }
 
     /// Records what came of a released call.
-    pub fn done(&self, request: request::Done) {
+    ///
+    /// # Errors
+    /// When no such call was released.
+    pub fn done(&self, request: request::Done) -> Result<(), Mistake> {
+        if !self.session.is_spent(EventId(request.event)) {
+            return Err(Mistake::new(
+                format!("event {} is no call that was released", request.event),
+                "report the `event` of a proposal that was answered `release`, or of a hold that was committed",
+            ));
+        }
         let result = if request.ok {
             Ok(request.what)
         } else {
             Err(request.what)
         };
         self.session.done(EventId(request.event), result);
+        Ok(())
     }
 
     /// An oracle's answer.
@@ -242,8 +270,17 @@ impl Harness {
         Ok(self.sink.take())
     }
 
+    /// Refuses what was held for longer than the policy allows.
+    pub fn expire_overdue(&self) -> Vec<Aborted> {
+        for hold in self.session.overdue() {
+            self.session.expire_overdue(hold);
+        }
+        self.sink.take().abort
+    }
+
     /// What is held.
     pub fn held(&self) -> Reply {
+        let abort = self.expire_overdue();
         let holds = self.session.held();
         let scopes = self.session.scopes();
         Reply::Held {
@@ -259,6 +296,7 @@ impl Harness {
                 })
                 .collect(),
             scopes: scopes.iter().map(|scope| names(scope)).collect(),
+            abort,
         }
     }
 

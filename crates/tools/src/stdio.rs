@@ -196,7 +196,7 @@ impl Sessions {
             }
             Some("done") => {
                 let request: Done = self.read(text)?;
-                self.session(&request.session)?.0.done(request);
+                self.session(&request.session)?.0.done(request)?;
                 Ok(None)
             }
             Some("verdict") => {
