@@ -286,7 +286,8 @@ fn anchor_after(bytes: &[u8], after: Option<u64>) -> Option<(u64, u64)> {
     let mut best: Option<(u64, u64)> = None;
     for window in bytes.windows(ANCHOR) {
         let x = load(window);
-        let score = whole(x) >> 2 | u64::from(plain(x)) << 62;
+        // Not the table's hash: the smallest of those would all fall into one corner of it.
+        let score = whole(x).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 2 | u64::from(plain(x)) << 62;
         if after.is_none_or(|after| score > after) && best.is_none_or(|(found, _)| score < found) {
             best = Some((score, x));
         }
