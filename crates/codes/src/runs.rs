@@ -8,6 +8,8 @@ const GAP: u8 = 0;
 /// Digits that hold the shortest token (of base64 that is eight, which `stretches` looks for).
 const BASE32_DIGITS_MIN: usize = 10;
 const HEX_DIGITS_MIN: usize = 12;
+/// Digits of base64 that hold another code: the eight characters that the shortest one takes.
+const NESTED_DIGITS_MIN: usize = 11;
 /// Pairs of digits with something between them.
 const PAIRS_MIN: usize = 6;
 /// White space at the start of a wrapped line.
@@ -18,7 +20,9 @@ const INDENT_MAX: usize = 64;
 pub struct Decoded {
     /// Both alphabets of base64.
     pub base64: Vec<u8>,
-    /// Either case.
+    /// The same, from stretches too short for another code within.
+    pub short64: Vec<u8>,
+    /// Upper or lower case, not mixed.
     pub base32: Vec<u8>,
     /// Either case.
     pub hex: Vec<u8>,
@@ -33,6 +37,7 @@ impl Decoded {
     pub fn fill(&mut self, text: &[u8]) {
         for buffer in [
             &mut self.base64,
+            &mut self.short64,
             &mut self.base32,
             &mut self.hex,
             &mut self.pairs,
@@ -53,17 +58,23 @@ impl Decoded {
     }
 
     fn run(&mut self, run: &[u8]) {
-        base64(run, &mut self.base64);
         let digits = run.iter().filter(|b| class(**b) & BASE64 != 0).count();
+        if digits < NESTED_DIGITS_MIN {
+            base64(run, &mut self.short64);
+        } else {
+            base64(run, &mut self.base64);
+        }
         if digits < run.len() {
             self.unwrapped
                 .extend(run.iter().filter(|b| class(**b) & BASE64 != 0));
             self.unwrapped.push(GAP);
         }
         if digits >= BASE32_DIGITS_MIN {
-            parts(run, BASE32, BASE32_DIGITS_MIN, &mut |part| {
-                packed::<5>(part, BASE32, value32, &mut self.base32);
-            });
+            for case in [UPPER32, LOWER32] {
+                parts(run, case, BASE32_DIGITS_MIN, &mut |part| {
+                    packed::<5>(part, case, value32, &mut self.base32);
+                });
+            }
         }
         if digits >= HEX_DIGITS_MIN {
             parts(run, HEX, HEX_DIGITS_MIN, &mut |part| {
@@ -99,6 +110,26 @@ pub fn shifted(bytes: &[u8], bits: u32, out: &mut Vec<u8>) {
     out.extend(bytes.last().map(|last| last << bits));
 }
 
+/// Appends the surroundings of eight printable characters in a row: where another code may be.
+pub fn printable(bytes: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let mut copied = 0;
+    let mut here = printable_mask(bytes, 0);
+    for block in (0..bytes.len()).step_by(64) {
+        let next = printable_mask(bytes, block + 64);
+        if eight_in_a_row(here, next) != 0 {
+            let start = block.saturating_sub(64).max(copied);
+            let end = (block + 192).min(bytes.len());
+            if start > copied {
+                out.push(GAP);
+            }
+            out.extend_from_slice(bytes.get(start..end).unwrap_or_default());
+            copied = end;
+        }
+        here = next;
+    }
+}
+
 enum Kind {
     Digits,
     Pairs,
@@ -111,12 +142,8 @@ fn stretches(text: &[u8], tell: &mut dyn FnMut(usize, Kind) -> usize) {
     let mut here = masks(text, 0);
     while block < text.len() {
         let next = masks(text, block + 64);
-        let digits = u128::from(here.0) | u128::from(next.0) << 64;
-        let eight = digits & digits >> 1;
-        let eight = eight & eight >> 2;
-        each_bit((eight & eight >> 4) as u64, block, &mut digits_from, |at| {
-            tell(at, Kind::Digits)
-        });
+        let runs = eight_in_a_row(here.0, next.0);
+        each_bit(runs, block, &mut digits_from, |at| tell(at, Kind::Digits));
         let hex = u128::from(here.1) | u128::from(next.1) << 64;
         let pair = hex & hex >> 1 & !(hex >> 2);
         let pairs = pair & pair >> 3 & pair >> 6;
@@ -150,6 +177,31 @@ fn each_bit(mut bits: u64, block: usize, from: &mut usize, mut tell: impl FnMut(
     }
 }
 
+/// Where eight set bits in a row begin.
+#[inline]
+fn eight_in_a_row(here: u64, next: u64) -> u64 {
+    let bits = u128::from(here) | u128::from(next) << 64;
+    let bits = bits & bits >> 1;
+    let bits = bits & bits >> 2;
+    (bits & bits >> 4) as u64
+}
+
+/// For 64 bytes: which are printable.
+fn printable_mask(text: &[u8], from: usize) -> u64 {
+    let mut flags = [0u8; 64];
+    let rest = text.get(from..).unwrap_or_default();
+    if let Some(block) = rest.first_chunk::<64>() {
+        for (flag, byte) in flags.iter_mut().zip(block) {
+            *flag = u8::from(byte.wrapping_sub(b' ') < 95);
+        }
+    } else {
+        for (flag, byte) in flags.iter_mut().zip(rest) {
+            *flag = u8::from(byte.wrapping_sub(b' ') < 95);
+        }
+    }
+    packed_flags(&flags)
+}
+
 /// For 64 bytes: which are digits of base64 in either alphabet, and which of hexadecimal.
 fn masks(text: &[u8], from: usize) -> (u64, u64) {
     let rest = text.get(from..).unwrap_or_default();
@@ -163,37 +215,32 @@ fn masks(text: &[u8], from: usize) -> (u64, u64) {
     block_masks(&block)
 }
 
+/// Written so that the compiler does sixteen bytes at once.
 fn block_masks(block: &[u8; 64]) -> (u64, u64) {
-    let (mut digits, mut hex) = (0, 0);
-    for (at, eight) in block.as_chunks::<8>().0.iter().enumerate() {
-        let (d, h) = eight_masks(u64::from_le_bytes(*eight));
-        digits |= d << (at * 8);
-        hex |= h << (at * 8);
+    let mut digits = [0u8; 64];
+    let mut hex = [0u8; 64];
+    for ((byte, digit), hex) in block.iter().zip(&mut digits).zip(&mut hex) {
+        let any = byte | 0x20;
+        let letter = any.wrapping_sub(b'a') < 26;
+        let slash_or_digit = byte.wrapping_sub(b'/') < 11;
+        let other = (*byte == b'+') | (*byte == b'-') | (*byte == b'_');
+        *digit = u8::from(letter | slash_or_digit | other);
+        *hex = u8::from((any.wrapping_sub(b'a') < 6) | (byte.wrapping_sub(b'0') < 10));
     }
-    (digits, hex)
+    (packed_flags(&digits), packed_flags(&hex))
 }
 
-/// The same for eight bytes, whose answers are in the upper bits of each: additions do not carry from
-/// one byte into the next, as the upper bits are taken off before.
-fn eight_masks(x: u64) -> (u64, u64) {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    let low = x & !HIGH;
-    let any = low | (0x20 * ONES);
-    let from_a = any + (0x80 - 0x61) * ONES;
-    let letter = from_a & !(any + (0x7f - 0x7a) * ONES);
-    let hex_letter = from_a & !(any + (0x7f - 0x66) * ONES);
-    let to_nine = !(low + (0x7f - 0x39) * ONES);
-    let digit = (low + (0x80 - 0x30) * ONES) & to_nine;
-    let slash_or_digit = (low + (0x80 - 0x2f) * ONES) & to_nine;
-    let same = |byte: u64| !((low ^ (byte * ONES)) + 0x7f * ONES);
-    let others = same(0x2b) | same(0x2d) | same(0x5f);
-    let ascii = !x & HIGH;
-    let packed = |mask: u64| (mask >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    (
-        packed((letter | slash_or_digit | others) & ascii),
-        packed((hex_letter | digit) & ascii),
-    )
+/// 64 bytes that are 0 or 1 as 64 bits.
+fn packed_flags(flags: &[u8; 64]) -> u64 {
+    flags
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .rev()
+        .fold(0, |mask, eight| {
+            let eight = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            mask << 8 | eight
+        })
 }
 
 /// The end of a run that may be wrapped over lines.
@@ -334,8 +381,9 @@ fn pairs(text: &[u8], start: usize, out: &mut Vec<u8>) -> usize {
 }
 
 const BASE64: u8 = 1;
-const BASE32: u8 = 2;
-const HEX: u8 = 4;
+const UPPER32: u8 = 2;
+const LOWER32: u8 = 4;
+const HEX: u8 = 8;
 
 fn class(byte: u8) -> u8 {
     CLASSES.get(usize::from(byte)).copied().unwrap_or(0)
@@ -375,8 +423,11 @@ const fn classes() -> [u8; 256] {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_') {
             classes[at] |= BASE64;
         }
-        if byte.is_ascii_alphabetic() || matches!(byte, b'2'..=b'7') {
-            classes[at] |= BASE32;
+        if byte.is_ascii_uppercase() || matches!(byte, b'2'..=b'7') {
+            classes[at] |= UPPER32;
+        }
+        if byte.is_ascii_lowercase() || matches!(byte, b'2'..=b'7') {
+            classes[at] |= LOWER32;
         }
         if byte.is_ascii_hexdigit() {
             classes[at] |= HEX;

@@ -9,6 +9,11 @@ const GAP: u8 = 0;
 /// Bytes on both sides of a zero that may belong to the same text.
 const REACH: usize = 512;
 
+/// Whether there is any of it.
+pub fn is_in(text: &[u8]) -> bool {
+    memchr::memchr_iter(0, text).any(|zero| is_latin(text, zero))
+}
+
 /// Appends the surroundings of zeros, read as UTF-16.
 pub fn narrowed(text: &[u8], little: bool, out: &mut Vec<u8>) {
     let mut from = 0;

@@ -33,7 +33,7 @@ pub use scan::{DEPTH, Scan, Scanner};
 pub use select::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
 use find::Finder;
-use index::Index;
+use index::{Index, Place};
 use select::{is_varied, lines, parts, pieces, says_something};
 use tokens::{Hashes, Records, Tokens, hash_of};
 
@@ -46,6 +46,8 @@ pub struct Sensitive {
     /// Hashes of what was met in public; 64 bits, so that a secret is taken for public by chance only.
     public: Hashes,
     marks: Arc<BTreeMap<u32, HoldId>>,
+    /// Whether any token has a space in it.
+    spaced: bool,
 }
 
 impl Clone for Sensitive {
@@ -56,6 +58,7 @@ impl Clone for Sensitive {
             index: self.index.copy(),
             public: self.public.clone(),
             marks: Arc::clone(&self.marks),
+            spaced: self.spaced,
         }
     }
 }
@@ -164,8 +167,8 @@ impl Sensitive {
         self.records
             .begin(&Source::Policy, EventId(hold.0), Level::Public);
         let number = self.tokens.len();
-        if self.index.number(&self.tokens, mark.as_bytes()).is_none()
-            && self.put(mark.as_bytes(), 1)
+        if let Err(place) = self.index.place(&self.tokens, mark.as_bytes())
+            && self.put(place, mark.as_bytes(), 1)
         {
             Arc::make_mut(&mut self.marks).insert(number, hold);
         }
@@ -200,6 +203,7 @@ impl Sensitive {
                 known: self.tokens.len(),
             },
             marks: Arc::clone(&self.marks),
+            spaced: self.spaced,
         }
     }
 
@@ -265,21 +269,24 @@ impl Sensitive {
         if bytes.len() < TOKEN_BYTES_MIN || !says_something(bytes) {
             return false;
         }
-        if let Some(number) = self.index.number(&self.tokens, bytes) {
-            self.records.raise(number, level);
-            return true;
+        match self.index.place(&self.tokens, bytes) {
+            Ok(number) => {
+                self.records.raise(number, level);
+                true
+            }
+            Err(place) => !self.public.contains(hash_of(bytes)) && self.put(place, bytes, line),
         }
-        !self.public.contains(hash_of(bytes)) && self.put(bytes, line)
     }
 
-    fn put(&mut self, bytes: &[u8], line: u32) -> bool {
+    fn put(&mut self, place: Place, bytes: &[u8], line: u32) -> bool {
         let number = self.tokens.len();
         if number == u32::MAX {
             return false;
         }
+        self.spaced |= bytes.contains(&b' ');
         self.tokens.push(bytes);
         self.records.push(line);
-        self.index.add(&self.tokens, number, bytes);
+        self.index.add(place, number);
         true
     }
 

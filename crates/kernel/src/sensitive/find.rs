@@ -98,13 +98,25 @@ impl Finder {
         tell: &mut dyn FnMut(Found),
     ) {
         for place in places {
-            for at in [Some(*place), place.checked_sub(1)].into_iter().flatten() {
-                let x = load(text.get(at..).unwrap_or_default());
-                for number in table.candidates(x) {
-                    if number < self.known {
-                        self.compare(text, name, at, number, folded(x), tell);
-                    }
-                }
+            // The place has one half of an anchor; the other is one byte later, or one byte before.
+            let other = |at: usize| load(text.get(at..).unwrap_or_default());
+            if table.may(other(place + 1)) {
+                self.at(table, text, name, *place, tell);
+            }
+            if let Some(before) = place.checked_sub(1)
+                && table.may(other(before))
+            {
+                self.at(table, text, name, before, tell);
+            }
+        }
+    }
+
+    /// Tells the tokens whose anchor is at `at`.
+    fn at(&self, table: &Table, text: &[u8], name: bool, at: usize, tell: &mut dyn FnMut(Found)) {
+        let x = load(text.get(at..).unwrap_or_default());
+        for number in table.candidates(x) {
+            if number < self.known {
+                self.compare(text, name, at, number, folded(x), tell);
             }
         }
     }

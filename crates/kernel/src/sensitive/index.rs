@@ -17,13 +17,13 @@ pub(super) const ANCHOR: usize = 6;
 /// So many tokens share an anchor; the next ones take another of theirs.
 const SHARE_MAX: usize = 8;
 /// Tokens of one table: their number has 24 bits, the rest of an entry tells strangers apart.
-const TABLE_TOKENS_MAX: usize = (1 << 24) - 2;
+const TABLE_TOKENS_MAX: usize = 1 << 23;
 /// Tokens of the first table.
 const TABLE_TOKENS_MIN: usize = 64;
 /// Tokens that move from a full table to the next one with each token that comes.
-const MOVES: u32 = 4;
+const MOVES: u32 = 16;
 /// ASCII letters lose their case; what else falls together costs a comparison, no more.
-const FOLD: u64 = 0x2020_2020_2020_2020;
+const FOLD: u64 = 0xdfdf_dfdf_dfdf_dfdf;
 
 /// The filters and tables. What is old is kept until all of it is in the newest.
 #[derive(Default)]
@@ -41,6 +41,7 @@ pub(super) struct Table {
     base: u32,
     /// Tokens it is made for.
     room: usize,
+    /// Bits that are cleared, four for each half of an anchor; a power of two of words.
     filter: Vec<AtomicU64>,
     /// 0, or eight bits of the anchor's hash above the token's number from 1.
     entries: Vec<AtomicU32>,
@@ -49,25 +50,40 @@ pub(super) struct Table {
 impl Index {
     /// The number of a token, if it is known.
     pub(super) fn number(&self, tokens: &Tokens, bytes: &[u8]) -> Option<u32> {
+        let first = anchor_after(bytes, None);
         self.tables
             .iter()
-            .find_map(|table| table.place(tokens, bytes).ok())
+            .find_map(|table| table.place(tokens, bytes, first).ok())
     }
 
-    /// Adds a token that is not known yet; `tokens` already holds it under `number`.
-    pub(super) fn add(&mut self, tokens: &Tokens, number: u32, bytes: &[u8]) {
+    /// The number of a token, or where it belongs; room is made for it.
+    pub(super) fn place(&mut self, tokens: &Tokens, bytes: &[u8]) -> Result<u32, Place> {
         let full = self
             .tables
             .last()
             .is_none_or(|table| self.held >= table.room);
         if full {
-            self.grow(tokens, number);
+            self.grow(tokens);
         }
         for _ in 0..MOVES {
             self.move_one(tokens);
         }
+        let first = anchor_after(bytes, None);
+        let mut place = Place::default();
+        // The newest table comes last.
+        for table in &self.tables {
+            place = match table.place(tokens, bytes, first) {
+                Ok(number) => return Ok(number),
+                Err(place) => place,
+            };
+        }
+        Err(place)
+    }
+
+    /// Adds a token at the place just found for it; `tokens` holds it under `number`.
+    pub(super) fn add(&mut self, place: Place, number: u32) {
         if let Some(table) = self.tables.last() {
-            table.add(tokens, number, bytes);
+            table.add(place, number);
             self.held += 1;
         }
     }
@@ -105,7 +121,7 @@ impl Index {
         }
     }
 
-    fn grow(&mut self, tokens: &Tokens, number: u32) {
+    fn grow(&mut self, tokens: &Tokens) {
         while self.moving.is_some() {
             self.move_one(tokens);
         }
@@ -118,7 +134,7 @@ impl Index {
             }
             _ => {
                 self.tables
-                    .push(Arc::new(Table::new(number, TABLE_TOKENS_MIN)));
+                    .push(Arc::new(Table::new(tokens.len(), TABLE_TOKENS_MIN)));
                 self.held = 0;
             }
         }
@@ -131,7 +147,9 @@ impl Index {
         if (*next as usize) < old.room {
             let number = old.base + *next;
             if let (Some(table), Some(bytes)) = (self.tables.last(), tokens.get(number)) {
-                table.add(tokens, number, bytes);
+                if let Err(place) = table.place(tokens, bytes, anchor_after(bytes, None)) {
+                    table.add(place, number);
+                }
             }
             *next += 1;
             return;
@@ -147,7 +165,9 @@ impl Table {
         Self {
             base,
             room,
-            filter: (0..(room / 2).max(8)).map(|_| AtomicU64::new(0)).collect(),
+            filter: (0..(room / 2).next_power_of_two())
+                .map(|_| AtomicU64::new(u64::MAX))
+                .collect(),
             entries: (0..room + room / 2).map(|_| AtomicU32::new(0)).collect(),
         }
     }
@@ -155,11 +175,24 @@ impl Table {
     /// Whether an anchor may be at the place whose next bytes are in `x`, or one byte before it.
     #[inline(always)]
     pub(super) fn may(&self, x: u64) -> bool {
-        let hash = half(x);
-        let mask = mask_of(hash);
+        let (at, mask) = self.bits(x);
         self.filter
-            .get(within(hash, self.filter.len()))
-            .is_some_and(|word| !word.load(Relaxed) & mask == 0)
+            .get(at)
+            .is_some_and(|word| word.load(Relaxed) & mask == 0)
+    }
+
+    /// The word of the filter and its bits for five bytes.
+    #[inline(always)]
+    fn bits(&self, x: u64) -> (usize, u64) {
+        let hash = half(x) >> 32;
+        let mask = MASKS
+            .get(usize::from(hash as u8))
+            .copied()
+            .unwrap_or(u64::MAX);
+        (
+            (hash >> 8) as usize & self.filter.len().wrapping_sub(1),
+            mask,
+        )
     }
 
     /// The numbers of the tokens whose anchor may be the first six bytes of `x`.
@@ -180,28 +213,31 @@ impl Table {
         .map(|entry| self.base + (entry & 0xff_ffff) - 1)
     }
 
-    fn add(&self, tokens: &Tokens, number: u32, bytes: &[u8]) {
-        let Err(Place { at, entry, anchor }) = self.place(tokens, bytes) else {
-            return;
-        };
+    /// Only the one who owns the index adds, so nothing is lost between reading and writing.
+    fn add(&self, place: Place, number: u32) {
+        let Place { at, entry, anchor } = place;
         let Some(slot) = self.entries.get(at) else {
             return;
         };
         for x in [anchor, anchor >> 8] {
-            let hash = half(x);
-            if let Some(word) = self.filter.get(within(hash, self.filter.len())) {
-                word.fetch_or(mask_of(hash), Relaxed);
+            let (at, mask) = self.bits(x);
+            if let Some(word) = self.filter.get(at) {
+                word.store(word.load(Relaxed) & !mask, Relaxed);
             }
         }
         slot.store(entry | (number - self.base + 1), Relaxed);
     }
 
     /// The number of a token, or where it belongs.
-    fn place(&self, tokens: &Tokens, bytes: &[u8]) -> Result<u32, Place> {
+    fn place(
+        &self,
+        tokens: &Tokens,
+        bytes: &[u8],
+        first: Option<(u64, u64)>,
+    ) -> Result<u32, Place> {
+        let mut next = first;
         let mut first = None;
-        let mut after = None;
-        while let Some((score, anchor)) = anchor_after(bytes, after) {
-            after = Some(score);
+        while let Some((score, anchor)) = next {
             let hash = whole(anchor);
             let tag = tag(hash);
             let mut at = within(hash, self.entries.len());
@@ -232,6 +268,7 @@ impl Table {
                 return Err(place);
             }
             first.get_or_insert(place);
+            next = anchor_after(bytes, Some(score));
         }
         // All its anchors are shared by many: one more shares the first.
         Err(first.unwrap_or_default())
@@ -257,7 +294,7 @@ impl Table {
 
 /// Where a token belongs in a table.
 #[derive(Clone, Copy, Default)]
-struct Place {
+pub(super) struct Place {
     at: usize,
     entry: u32,
     anchor: u64,
@@ -278,40 +315,48 @@ pub(super) fn load(bytes: &[u8]) -> u64 {
 /// What of six bytes counts.
 #[inline]
 pub(super) fn folded(x: u64) -> u64 {
-    (x | FOLD) & 0xffff_ffff_ffff
+    (x & FOLD) & 0xffff_ffff_ffff
 }
 
 /// A token's best anchor after the one with the given score: those that look like words come last.
 fn anchor_after(bytes: &[u8], after: Option<u64>) -> Option<(u64, u64)> {
     let mut best: Option<(u64, u64)> = None;
-    for window in bytes.windows(ANCHOR) {
-        let x = load(window);
+    let mut consider = |x: u64| {
+        let x = x & 0xffff_ffff_ffff;
         // Not the table's hash: the smallest of those would all fall into one corner of it.
-        let score = whole(x).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 2 | u64::from(plain(x)) << 62;
+        let score = folded(x).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 2 | plain(x) << 62;
         if after.is_none_or(|after| score > after) && best.is_none_or(|(found, _)| score < found) {
             best = Some((score, x));
         }
+    };
+    for eight in bytes.windows(8) {
+        consider(load(eight));
+    }
+    // The last two, or all there are.
+    let rest = bytes.len().saturating_sub(7).min(bytes.len());
+    for window in bytes.get(rest..).unwrap_or_default().windows(ANCHOR) {
+        consider(load(window));
     }
     best
 }
 
-/// How much six bytes look like prose: 0 with a digit and a letter in them, 2 without any digit.
-fn plain(x: u64) -> u8 {
-    let (mut digits, mut others) = (0, 0);
-    for byte in x.to_le_bytes().into_iter().take(ANCHOR) {
-        digits += u8::from(byte.is_ascii_digit());
-        others += u8::from(!byte.is_ascii_digit());
-    }
-    match (digits, others) {
-        (0, _) => 2,
-        (_, 0) => 1,
+/// How much six bytes look like prose: 0 with a digit and something else in them, 2 without any digit.
+#[inline]
+fn plain(x: u64) -> u64 {
+    const ONES: u64 = 0x0001_0101_0101_0101 & 0xffff_ffff_ffff;
+    let low = x & (0x7f * ONES);
+    // The upper bit of each byte that is a digit; a byte above ASCII may look like one, which does no harm.
+    let digits = (low + 0x50 * ONES) & !(low + 0x46 * ONES) & (0x80 * ONES);
+    match digits {
+        0 => 2,
+        _ if digits == 0x80 * ONES => 1,
         _ => 0,
     }
 }
 
 #[inline(always)]
 fn half(x: u64) -> u64 {
-    ((x | FOLD) & 0xff_ffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    ((x & FOLD) & 0xff_ffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[inline]
@@ -330,28 +375,20 @@ fn within(hash: u64, room: usize) -> usize {
     (((hash >> 32).wrapping_mul(room as u64)) >> 32) as usize
 }
 
-/// Three bits of a word of the filter.
-#[inline(always)]
-fn mask_of(hash: u64) -> u64 {
-    MASKS
-        .get((hash >> 30) as usize & 1023)
-        .copied()
-        .unwrap_or(u64::MAX)
-}
-
-static MASKS: [u64; 1024] = masks();
+/// Four bits of a word of the filter.
+static MASKS: [u64; 256] = masks();
 
 #[expect(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, which would not accept a wrong index"
 )]
-const fn masks() -> [u64; 1024] {
-    let mut masks = [0; 1024];
+const fn masks() -> [u64; 256] {
+    let mut masks = [0; 256];
     let mut state: u64 = 0x2545_f491_4f6c_dd1d;
     let mut at = 0;
     while at < masks.len() {
         let mut mask: u64 = 0;
-        while mask.count_ones() < 3 {
+        while mask.count_ones() < 4 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use codes::escapes::Escape;
-use codes::runs::{Decoded, each_run, shifted};
+use codes::runs::{Decoded, each_run, printable, shifted};
 use codes::wide;
 
 use super::Carried;
@@ -29,6 +29,7 @@ const REACH: [usize; DEPTH] = [64, 6 * 64, 36 * 64];
 pub struct Scanner {
     pub(super) finder: Finder,
     pub(super) marks: Arc<BTreeMap<u32, HoldId>>,
+    pub(super) spaced: bool,
 }
 
 impl fmt::Debug for Scanner {
@@ -170,6 +171,7 @@ struct Look<'a> {
 struct Level {
     decoded: Decoded,
     bytes: Vec<u8>,
+    printable: Vec<u8>,
 }
 
 impl<'a> Look<'a> {
@@ -184,15 +186,33 @@ impl<'a> Look<'a> {
 
     /// Looks at a text, and undoes so many codes one within the other.
     fn at(&mut self, text: &[u8], depth: usize) {
+        self.find(text);
+        self.within(text, depth, |this, level, below| {
+            this.wide(text, level, below);
+            this.decode(text, level, below);
+        });
+    }
+
+    /// Looks at what was decoded without knowing that it was code: most of it is noise, in which another code
+    /// is looked for only where printable characters stand together.
+    fn at_noise(&mut self, noise: &[u8], depth: usize) {
+        self.find(noise);
+        self.within(noise, depth, |this, level, below| {
+            this.wide(noise, level, below);
+            let mut text = core::mem::take(&mut level.printable);
+            printable(noise, &mut text);
+            this.decode(&text, level, below);
+            level.printable = text;
+        });
+    }
+
+    fn find(&mut self, text: &[u8]) {
         let Self {
             scanner,
             carried,
             name,
             ..
         } = self;
-        if scanner.finder.is_empty() || text.len() < super::TOKEN_BYTES_MIN {
-            return;
-        }
         let mut last = None;
         scanner.finder.find(text, *name, &mut |found| {
             if last != Some(found.number) {
@@ -200,44 +220,71 @@ impl<'a> Look<'a> {
                 carried.found(found.number, &scanner.marks);
             }
         });
+    }
+
+    /// Lends the buffers of a level.
+    fn within(
+        &mut self,
+        text: &[u8],
+        depth: usize,
+        undo: impl FnOnce(&mut Self, &mut Level, usize),
+    ) {
+        if self.scanner.finder.is_empty() || text.len() < super::TOKEN_BYTES_MIN {
+            return;
+        }
         let Some(below) = depth.checked_sub(1) else {
             return;
         };
         let Some(mut level) = self.levels.get_mut(below).map(core::mem::take) else {
             return;
         };
-        self.decode(text, below, &mut level);
+        undo(self, &mut level, below);
         if let Some(kept) = self.levels.get_mut(below) {
             *kept = level;
         }
     }
 
-    fn decode(&mut self, text: &[u8], below: usize, level: &mut Level) {
-        let Level { decoded, bytes } = level;
+    fn wide(&mut self, text: &[u8], level: &mut Level, below: usize) {
+        if wide::is_in(text) {
+            for little in [true, false] {
+                level.bytes.clear();
+                wide::narrowed(text, little, &mut level.bytes);
+                self.at(&level.bytes, below);
+            }
+        }
+    }
+
+    fn decode(&mut self, text: &[u8], level: &mut Level, below: usize) {
+        if text.len() < super::TOKEN_BYTES_MIN {
+            return;
+        }
+        let Level { decoded, bytes, .. } = level;
         let reach = REACH.get(below).copied().unwrap_or(0);
         for escape in Escape::ALL {
+            // Without a space in any token, `+` for a space hides none.
+            if escape == Escape::Form && !self.scanner.spaced {
+                continue;
+            }
             bytes.clear();
             escape.undo(text, reach, bytes);
-            self.at(bytes, below);
-        }
-        for little in [true, false] {
-            bytes.clear();
-            wide::narrowed(text, little, bytes);
             self.at(bytes, below);
         }
         decoded.fill(text);
         self.at(&decoded.unwrapped, below);
         self.at(&decoded.pairs, below);
-        let codes: [(&[u8], &[u32]); 3] = [
-            (&decoded.base64, &[2, 4, 6]),
-            (&decoded.hex, &[4]),
-            (&decoded.base32, &[1, 2, 3, 4, 5, 6, 7]),
+        let codes: [(&[u8], &[u32], usize); 4] = [
+            (&decoded.base64, &[2, 4, 6], below),
+            (&decoded.short64, &[2, 4, 6], 0),
+            (&decoded.hex, &[4], below),
+            (&decoded.base32, &[1, 2, 3, 4, 5, 6, 7], below),
         ];
-        for (code, shifts) in codes {
-            self.at(code, below);
+        for (code, shifts, depth) in codes {
+            self.at_noise(code, depth);
             for shift in shifts {
-                shifted(code, *shift, bytes);
-                self.at(bytes, below);
+                if !code.is_empty() {
+                    shifted(code, *shift, bytes);
+                    self.at_noise(bytes, depth);
+                }
             }
         }
     }

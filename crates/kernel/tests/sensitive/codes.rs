@@ -70,7 +70,23 @@ impl Code {
         )
     }
 
-    /// Whether what comes out can be cut out of its surroundings at any byte.
+    /// Whether any text may happen to be in this code.
+    pub(crate) fn is_noise(self) -> bool {
+        matches!(
+            self,
+            Self::Base64
+                | Self::Base64Url
+                | Self::Base64Wrapped
+                | Self::Base64Crlf
+                | Self::Base32
+                | Self::Base32Lower
+                | Self::Hex
+                | Self::HexUpper
+                | Self::HexLines
+        )
+    }
+
+    /// Writes bytes in this code.
     pub(crate) fn apply(self, bytes: &[u8]) -> Vec<u8> {
         let each = |f: &dyn Fn(usize, u8) -> String| -> Vec<u8> {
             bytes
