@@ -58,28 +58,34 @@ impl Decoded {
     }
 
     fn run(&mut self, run: &[u8]) {
-        let digits = run.iter().filter(|b| class(**b) & BASE64 != 0).count();
-        if digits < NESTED_DIGITS_MIN {
-            base64(run, &mut self.short64);
+        let Self {
+            base64,
+            short64,
+            base32,
+            hex,
+            unwrapped,
+            ..
+        } = self;
+        let before = unwrapped.len();
+        let digits = if run.iter().all(|b| class(*b) & BASE64 != 0) {
+            run
         } else {
-            base64(run, &mut self.base64);
+            unwrapped.extend(run.iter().filter(|b| class(**b) & BASE64 != 0));
+            unwrapped.get(before..).unwrap_or_default()
+        };
+        if digits.len() < NESTED_DIGITS_MIN {
+            from_base64(digits, short64);
+        } else {
+            from_base64(digits, base64);
         }
-        if digits < run.len() {
-            self.unwrapped
-                .extend(run.iter().filter(|b| class(**b) & BASE64 != 0));
-            self.unwrapped.push(GAP);
-        }
-        if digits >= BASE32_DIGITS_MIN {
-            for case in [UPPER32, LOWER32] {
-                parts(run, case, BASE32_DIGITS_MIN, &mut |part| {
-                    packed::<5>(part, case, value32, &mut self.base32);
-                });
-            }
-        }
-        if digits >= HEX_DIGITS_MIN {
-            parts(run, HEX, HEX_DIGITS_MIN, &mut |part| {
-                packed::<4>(part, HEX, value16, &mut self.hex);
+        if digits.len() >= BASE32_DIGITS_MIN {
+            streaks(digits, &mut |class, part| match class {
+                HEX => packed::<4>(part, value16, hex),
+                _ => packed::<5>(part, value32, base32),
             });
+        }
+        if unwrapped.len() > before {
+            unwrapped.push(GAP);
         }
     }
 }
@@ -269,76 +275,68 @@ fn end_of_run(text: &[u8], start: usize) -> usize {
     }
 }
 
-/// Appends a run's bytes; bits that are left over count as the start of one more.
-fn base64(run: &[u8], out: &mut Vec<u8>) {
-    let mut rest = run;
-    let mut bits: u64 = 0;
-    let mut held = 0;
-    while let Some((first, after)) = rest.split_first() {
-        if held == 0
-            && let Some(eight) = rest.first_chunk::<8>()
-        {
-            let mut all: u64 = 0;
-            let mut wrong = 0;
-            for digit in eight {
-                let value = value64(*digit);
-                wrong |= value;
-                all = all << 6 | u64::from(value & 63);
-            }
-            if wrong < 64 {
-                let [_, _, six @ ..] = all.to_be_bytes();
-                out.extend_from_slice(&six);
-                rest = rest.get(8..).unwrap_or_default();
-                continue;
-            }
-        }
-        rest = after;
-        let value = value64(*first);
-        if value >= 64 {
-            continue;
-        }
-        bits = bits << 6 | u64::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
+/// Appends the bytes of a run's digits; bits that are left over count as the start of one more.
+fn from_base64(digits: &[u8], out: &mut Vec<u8>) {
+    let (groups, rest) = digits.as_chunks::<8>();
+    for eight in groups {
+        let all = eight
+            .iter()
+            .fold(0, |all: u64, digit| all << 6 | u64::from(value64(*digit)));
+        let [_, _, six @ ..] = all.to_be_bytes();
+        out.extend_from_slice(&six);
     }
-    if held > 0 {
-        out.push((bits << (8 - held)) as u8);
-    }
-    out.push(GAP);
+    packed::<6>(rest, value64, out);
 }
 
-/// Tells the parts of a run whose digits are all of a class, line breaks aside.
-fn parts(run: &[u8], wanted: u8, min: usize, tell: &mut dyn FnMut(&[u8])) {
-    let mut start = 0;
-    let mut digits = 0;
-    let mut end = |start: usize, at: usize, digits: usize| {
-        if digits >= min
-            && let Some(part) = run.get(start..at)
+/// Tells the stretches of a run whose digits are all hexadecimal, or all of base32 in one case.
+fn streaks(digits: &[u8], tell: &mut dyn FnMut(u8, &[u8])) {
+    const KINDS: [(u8, usize); 3] = [
+        (UPPER32, BASE32_DIGITS_MIN),
+        (LOWER32, BASE32_DIGITS_MIN),
+        (HEX, HEX_DIGITS_MIN),
+    ];
+    let mut from = [0; KINDS.len()];
+    let mut here = class_masks(digits, 0);
+    for block in (0..digits.len()).step_by(64) {
+        let next = class_masks(digits, block + 64);
+        for ((((kind, least), from), here), next) in
+            KINDS.iter().zip(&mut from).zip(&here).zip(&next)
         {
-            tell(part);
+            let bits = u128::from(*here) | u128::from(*next) << 64;
+            let eight = bits & bits >> 1;
+            let eight = eight & eight >> 2;
+            let eight = eight & eight >> 4;
+            let starts = (eight & eight >> (least - 8)) as u64;
+            each_bit(starts, block, from, |at| {
+                let rest = digits.get(at..).unwrap_or_default();
+                let len = rest.iter().take_while(|b| class(**b) & kind != 0).count();
+                tell(*kind, rest.get(..len).unwrap_or_default());
+                at + len
+            });
         }
-    };
-    for (at, byte) in run.iter().enumerate() {
-        let class = class(*byte);
-        if class & wanted != 0 {
-            digits += 1;
-        } else if class & BASE64 != 0 {
-            end(start, at, digits);
-            start = at + 1;
-            digits = 0;
-        }
+        here = next;
     }
-    end(start, run.len(), digits);
+}
+
+/// For 64 digits: which are of base32 in upper case, in lower case, and hexadecimal.
+fn class_masks(digits: &[u8], from: usize) -> [u64; 3] {
+    let mut flags = [[0u8; 64]; 3];
+    let [upper, lower, hex] = &mut flags;
+    let rest = digits.get(from..).unwrap_or_default();
+    for (((byte, upper), lower), hex) in rest.iter().zip(upper).zip(lower).zip(hex) {
+        let class = class(*byte);
+        *upper = u8::from(class & UPPER32 != 0);
+        *lower = u8::from(class & LOWER32 != 0);
+        *hex = u8::from(class & HEX != 0);
+    }
+    flags.map(|flags| packed_flags(&flags))
 }
 
 /// Appends digits of `BITS` bits; bits that are left over count as the start of one more byte.
-fn packed<const BITS: u32>(part: &[u8], wanted: u8, value: fn(u8) -> u8, out: &mut Vec<u8>) {
+fn packed<const BITS: u32>(digits: &[u8], value: fn(u8) -> u8, out: &mut Vec<u8>) {
     let mut bits: u32 = 0;
     let mut held = 0;
-    for digit in part.iter().filter(|b| class(**b) & wanted != 0) {
+    for digit in digits {
         bits = bits << BITS | u32::from(value(*digit));
         held += BITS;
         if held >= 8 {
@@ -394,7 +392,7 @@ static CLASSES: [u8; 256] = classes();
 static VALUES64: [u8; 256] = values64();
 
 fn value64(digit: u8) -> u8 {
-    VALUES64.get(usize::from(digit)).copied().unwrap_or(0xff)
+    VALUES64.get(usize::from(digit)).copied().unwrap_or(0)
 }
 
 fn value32(digit: u8) -> u8 {
@@ -442,7 +440,7 @@ const fn classes() -> [u8; 256] {
     reason = "evaluated by the compiler, which would not accept a wrong index"
 )]
 const fn values64() -> [u8; 256] {
-    let mut values = [0xff; 256];
+    let mut values = [0; 256];
     let mut at = 0;
     while at < 256 {
         let byte = at as u8;
@@ -452,7 +450,7 @@ const fn values64() -> [u8; 256] {
             b'0'..=b'9' => byte - b'0' + 52,
             b'+' | b'-' => 62,
             b'/' | b'_' => 63,
-            _ => 0xff,
+            _ => 0,
         };
         at += 1;
     }
