@@ -34,6 +34,10 @@ perf-decide *arguments:
     cargo build --release --package kairos
     scripts/measure-decide {{arguments}}
 
+# The sensitive search with up to 10 million tokens, beside aho-corasick and ripgrep; writes docs/performance.md.
+bench-scan *arguments:
+    scripts/measure-scan {{arguments}}
+
 # Benchmarks of the crates that have some.
 bench *arguments:
     cargo bench --workspace {{arguments}}
