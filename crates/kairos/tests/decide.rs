@@ -329,6 +329,52 @@ fn a_log_is_decided_again_and_by_another_policy() {
     assert!(broken.contains("changed or damaged"), "{broken}");
 }
 
+/// A log whose chain was made anew after a record was taken out still does not add up.
+#[test]
+fn a_log_that_was_chained_anew_does_not_add_up() {
+    let logs = tempfile::tempdir().unwrap();
+    let mut harness = Harness::start(&["--log", logs.path().to_str().unwrap()]);
+    harness.open();
+    let held = harness.pay(THEIRS);
+    harness.ask(
+        json!({ "do": "verdict", "session": "s", "hold": held["hold"], "manifest": held["manifest"],
+        "verdict": "release", "oracle": "me" }),
+    );
+    let home = harness.end();
+    let log = logs.path().join("sessions/s/log.jsonl");
+    let whole = std::fs::read_to_string(&log).unwrap();
+    let replay = || {
+        let mut command = kairos(home.path());
+        command.current_dir(home.path()).arg("replay").arg(&log);
+        said(&command.output().unwrap())
+    };
+    assert!(replay().ends_with("exit 0\n"), "{}", replay());
+    for taken_out in ["\"record\":\"verdict\"", "\"record\":\"spent\""] {
+        let mut prev = kernel::Digest::default();
+        let mut forged = String::new();
+        for (seq, line) in whole
+            .lines()
+            .filter(|line| !line.contains(taken_out))
+            .enumerate()
+        {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            let body = line["body"].take();
+            let text = format!(
+                "{{\"seq\":{},\"at\":{},\"prev\":\"{}\",\"body\":{body}}}",
+                seq + 1,
+                line["at"],
+                prev.hex()
+            );
+            prev = kernel::Digest::of(text.as_bytes());
+            forged.push_str(&text);
+            forged.push('\n');
+        }
+        std::fs::write(&log, forged).unwrap();
+        let replayed = replay();
+        assert!(replayed.ends_with("exit 1\n"), "{taken_out}: {replayed}");
+    }
+}
+
 fn said(output: &Output) -> String {
     format!(
         "{}{}exit {}\n",

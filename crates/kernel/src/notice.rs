@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 
 use crate::decision::{Limit, Reason, Refusal};
 use crate::event::{Effect, EventId, HoldId, Object};
+use crate::sensitive::Scanner;
 
 /// A notice for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,33 @@ pub struct Notice {
 impl Notice {
     /// An effect was refused, at once or after it was held.
     pub fn refused(event: EventId, effect: &Effect, refusal: &Refusal) -> Self {
+        Self::about(event, effect.operation.name(), &target(effect), refusal)
+    }
+
+    /// As [`Notice::refused`], where a name or the refusal's own words may be the secret itself: then
+    /// only the kind of effect is named.
+    pub fn refused_unseen(
+        event: EventId,
+        effect: &Effect,
+        refusal: &Refusal,
+        scanner: &Scanner,
+    ) -> Self {
+        let notice = Self::refused(event, effect, refusal);
+        if !holds_secret(scanner, &notice.text) {
+            return notice;
+        }
+        let bare = match refusal {
+            Refusal::Rule { rule, .. } => &Refusal::Rule {
+                rule: rule.clone(),
+                says: None,
+            },
+            Refusal::Malformed(_) => &Refusal::Malformed(String::from("it contradicts itself")),
+            other => other,
+        };
+        Self::about(event, "", kind_of(effect), bare)
+    }
+
+    fn about(event: EventId, operation: &str, target: &str, refusal: &Refusal) -> Self {
         let why = match refusal {
             Refusal::Rule {
                 says: Some(says), ..
@@ -50,28 +78,53 @@ impl Notice {
             }
         };
         let text = format!(
-            "[Kairos] This did not happen: {} {}. Reason: {why}. Nothing of it took effect. \
+            "[Kairos] This did not happen: {}. Reason: {why}. Nothing of it took effect. \
              The rest of your task stands: go on with what the user asked for, and do not try this again \
              unless the user's own words require it.",
-            effect.operation.name(),
-            target(effect),
+            format!("{operation} {target}").trim(),
         );
         Self { event, text }
     }
 
     /// The stand-in answer for a held request. `mark` is the stub's unguessable mark.
     pub fn held(hold: HoldId, effect: &Effect, mark: &str) -> Self {
+        let what = format!("{} {}", effect.operation.name(), target(effect));
+        Self::waiting(hold, &what, mark)
+    }
+
+    /// As [`Notice::held`], where a name may be the secret itself: then only the kind of effect is
+    /// named.
+    pub fn held_unseen(hold: HoldId, effect: &Effect, mark: &str, scanner: &Scanner) -> Self {
+        let notice = Self::held(hold, effect, mark);
+        if holds_secret(scanner, &notice.text) {
+            return Self::waiting(hold, kind_of(effect), mark);
+        }
+        notice
+    }
+
+    fn waiting(hold: HoldId, what: &str, mark: &str) -> Self {
         let text = format!(
-            "[Kairos] Accepted for review, not sent yet: {} {}. It is held until the end of the task and you \
+            "[Kairos] Accepted for review, not sent yet: {what}. It is held until the end of the task and you \
              will be told if it is refused. Go on with the rest of your task; there is no need to repeat \
              it. (reference {mark})",
-            effect.operation.name(),
-            target(effect),
         );
         Self {
             event: EventId(hold.0),
             text,
         }
+    }
+}
+
+fn holds_secret(scanner: &Scanner, text: &str) -> bool {
+    scanner.scan(text.as_bytes()).tokens().next().is_some()
+        || scanner.scan_name(text).tokens().next().is_some()
+}
+
+fn kind_of(effect: &Effect) -> &'static str {
+    match &effect.object {
+        Object::Party { .. } => "a request",
+        Object::Location { .. } => "a change of a file",
+        Object::Tool { .. } => "a tool call",
     }
 }
 

@@ -190,6 +190,15 @@ impl State {
         self.labels.apply(&Relabel::Stick(place, label));
     }
 
+    /// What the agent is told of a refusal; what carries nothing cannot name it either.
+    fn notice(&self, event: EventId, effect: &Effect, refusal: &Refusal) -> Notice {
+        if effect.carries.tokens().next().is_none() {
+            return Notice::refused(event, effect, refusal);
+        }
+        let scanner = self.provenance.scanner();
+        Notice::refused_unseen(event, effect, refusal, &scanner)
+    }
+
     /// A refused hold whose stub or staged state an effect was made from.
     fn builds_on_refused(&self, policy: &Policy, effect: &Effect) -> Option<HoldId> {
         if self.refused.is_empty() || policy.effect_is_internal(effect) {
@@ -360,7 +369,7 @@ fn propose(
     let waits = waits(policy, &effect);
     if let Some(hold) = state.builds_on_refused(policy, &effect) {
         let refusal = Refusal::Depends(hold);
-        let notice = Notice::refused(event, &effect, &refusal);
+        let notice = state.notice(event, &effect, &refusal);
         return alloc::vec![Action::Refuse {
             event,
             refusal,
@@ -415,7 +424,7 @@ fn propose(
             actions
         }
         Decision::Refuse(refusal) => {
-            let notice = Notice::refused(event, &held.effect, &refusal);
+            let notice = state.notice(event, &held.effect, &refusal);
             alloc::vec![Action::Refuse {
                 event,
                 refusal,
@@ -571,7 +580,7 @@ fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
             state.refused.insert(doomed);
             // Dependents are younger, so the first one is the hold itself.
             let refusal = own.take().unwrap_or(Refusal::Depends(hold));
-            let notice = Notice::refused(EventId(doomed.0), &held.effect, &refusal);
+            let notice = state.notice(EventId(doomed.0), &held.effect, &refusal);
             actions.push(Action::Abort {
                 hold: doomed,
                 refusal,

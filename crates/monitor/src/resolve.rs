@@ -138,10 +138,12 @@ pub fn view(session: &Session, held: &[Held]) -> View {
 fn redacted(scanner: &Scanner, effect: &Effect) -> Effect {
     let mut effect = effect.clone();
     match &mut effect.object {
-        Object::Party { path, .. } | Object::Location { path, .. } => {
-            *path = scanner.redacted(path)
+        Object::Party { host, path, .. } => {
+            *host = scanner.redacted(host);
+            *path = scanner.redacted(path);
         }
-        Object::Tool { .. } => {}
+        Object::Location { path, .. } => *path = scanner.redacted(path),
+        Object::Tool { name } => *name = scanner.redacted(name),
     }
     effect.about = scanner.redacted(&effect.about);
     for gated in &mut effect.gated {
@@ -153,10 +155,16 @@ fn redacted(scanner: &Scanner, effect: &Effect) -> Effect {
     effect
 }
 
-fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
+pub(crate) fn redacted_reason(scanner: &Scanner, reason: &Reason) -> Reason {
     let mut reason = reason.clone();
-    if let Reason::NotDerivable { value, .. } = &mut reason {
-        *value = scanner.redacted(value);
+    match &mut reason {
+        Reason::NotDerivable { field, value, .. } => {
+            *field = scanner.redacted(field);
+            *value = scanner.redacted(value);
+        }
+        Reason::UnknownParty(name) | Reason::UnknownTool(name) => *name = scanner.redacted(name),
+        Reason::NotForOperation { operation, .. } => *operation = scanner.redacted(operation),
+        _ => {}
     }
     reason
 }

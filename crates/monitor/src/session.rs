@@ -32,6 +32,8 @@ pub struct Held {
     pub manifest: Digest,
     /// The mark its stub has to carry.
     pub mark: String,
+    /// What the agent is told meanwhile.
+    pub notice: Notice,
     /// What the channel parked.
     pub parked: Parked,
     /// Level of what it carries and where that came from; none for public content.
@@ -548,6 +550,15 @@ impl Core {
         event
     }
 
+    fn notice(&self, hold: &kernel::scope::Hold) -> Notice {
+        let (name, mark) = (hold.question.hold, hold.nonce.mark());
+        if hold.effect.carries.tokens().next().is_none() {
+            return Notice::held(name, &hold.effect, &mark);
+        }
+        let scanner = self.state.provenance().scanner();
+        Notice::held_unseen(name, &hold.effect, &mark, &scanner)
+    }
+
     pub(crate) fn held(&self, hold: &kernel::scope::Hold) -> Held {
         let provenance = self.state.provenance();
         let level = provenance.level_of(&hold.effect.carries);
@@ -556,6 +567,7 @@ impl Core {
             question: hold.question.clone(),
             effect: hold.effect.clone(),
             manifest: hold.manifest,
+            notice: self.notice(hold),
             mark: hold.nonce.mark(),
             parked: self
                 .parked

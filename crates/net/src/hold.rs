@@ -36,10 +36,9 @@ pub(crate) struct Stub {
 impl Stub {
     /// The stub of a hold.
     pub(crate) fn of(held: &Held) -> Self {
-        let notice = Notice::held(held.hold, &held.effect, &held.mark);
         Self {
             hold: held.hold,
-            notice,
+            notice: held.notice.clone(),
             mark: held.mark.clone(),
         }
     }

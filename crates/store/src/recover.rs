@@ -108,6 +108,19 @@ pub(crate) struct Fold {
     workspace: String,
     differences: Vec<String>,
     relabelled: Vec<Relabel>,
+    /// What the kernel said has to follow and was not recorded yet.
+    due: BTreeSet<(EventId, Follows)>,
+    /// What was recorded without the kernel having said so, or is missing, in words.
+    pub(crate) mismatches: Vec<String>,
+}
+
+/// What follows from a decision: the log has to record each, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Follows {
+    /// The permit is spent.
+    Spent,
+    /// The hold is discarded.
+    Aborted,
 }
 
 impl Default for Fold {
@@ -123,6 +136,8 @@ impl Default for Fold {
             workspace: String::new(),
             differences: Vec::new(),
             relabelled: Vec::new(),
+            due: BTreeSet::new(),
+            mismatches: Vec::new(),
         }
     }
 }
@@ -287,9 +302,11 @@ impl Fold {
             }
             Record::Relabelled { relabel, .. } => self.relabelled.push(relabel.read()?),
             Record::Spent { event, .. } => {
+                self.followed(EventId(*event), Follows::Spent);
                 self.spent.insert(EventId(*event));
             }
             Record::Aborted { event, .. } => {
+                self.followed(EventId(*event), Follows::Aborted);
                 self.aborted.insert(EventId(*event));
             }
             Record::Done { event, .. } => {
@@ -330,6 +347,37 @@ impl Fold {
         }
     }
 
+    /// The log says that something followed; the kernel has to have said so.
+    fn followed(&mut self, event: EventId, what: Follows) {
+        if !self.due.remove(&(event, what)) {
+            let word = match what {
+                Follows::Spent => "was carried out",
+                Follows::Aborted => "was discarded",
+            };
+            self.mismatches.push(format!(
+                "event {}: the log says that it {word}, and no decision says so",
+                event.0
+            ));
+        }
+    }
+
+    /// What the decision before asked for has to be in the log by now. After the last one it may
+    /// not be, when the session was cut off there.
+    fn all_followed(&mut self) {
+        for (event, what) in std::mem::take(&mut self.due) {
+            self.mismatches.push(match what {
+                Follows::Spent => format!(
+                    "event {}: it was released, and the log does not say that it was carried out",
+                    event.0
+                ),
+                Follows::Aborted => format!(
+                    "event {}: it was refused, and the log does not say that it was discarded",
+                    event.0
+                ),
+            });
+        }
+    }
+
     fn step(
         &mut self,
         event: u64,
@@ -338,6 +386,18 @@ impl Fold {
         input: Input,
     ) -> Vec<Action> {
         self.next_event = self.next_event.max(event + 1);
-        step(&mut self.state, policy, rules, &self.workspace, input)
+        self.all_followed();
+        let actions = step(&mut self.state, policy, rules, &self.workspace, input);
+        for action in &actions {
+            let due = match action {
+                Action::Release(permit) | Action::Commit { permit, .. } => {
+                    (permit.event(), Follows::Spent)
+                }
+                Action::Abort { hold, .. } => (EventId(hold.0), Follows::Aborted),
+                _ => continue,
+            };
+            self.due.insert(due);
+        }
+        actions
     }
 }

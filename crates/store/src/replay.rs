@@ -15,6 +15,8 @@ pub struct Replay {
     pub decisions: Vec<Redecided>,
     /// Contents that the log names and that are not kept: what derives from them is deferred.
     pub missing: u64,
+    /// What the log says that no decision leads to, or does not say that one does, in words.
+    pub mismatches: Vec<String>,
 }
 
 /// A proposed effect, decided again.
@@ -47,6 +49,7 @@ impl Redecided {
     /// Whether the policy it was written under leads to what was recorded.
     pub fn holds(&self) -> bool {
         self.recorded.decision == self.again.decision
+            && self.recorded.why == self.again.why
             && (self.recorded.decision == "refuse" || self.recorded.manifest == self.again.manifest)
     }
 
@@ -113,5 +116,6 @@ pub fn replay(
         }
     }
     replay.missing = fold.missing;
+    replay.mismatches = std::mem::take(&mut fold.mismatches);
     Ok(replay)
 }

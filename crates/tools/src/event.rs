@@ -108,6 +108,7 @@ fn call(tool: String, arguments: Option<Data>, policy: &Policy) -> Result<Propos
             ));
         }
     };
+    exact(&arguments)?;
     let leaves = arguments_of(&arguments)?;
     // RFC 8785: one text for one meaning, so that the digest stands for the arguments.
     let bytes = serde_json_canonicalizer::to_vec(&arguments).map_err(|error| {
@@ -136,6 +137,28 @@ fn call(tool: String, arguments: Option<Data>, policy: &Policy) -> Result<Propos
     Ok(Proposed { effect, bytes })
 }
 
+/// The canonical form writes numbers as they are in IEEE 754, so two of them must not look the same
+/// in it: one would be approved and the other sent.
+fn exact(value: &Value) -> Result<(), Mistake> {
+    const INTEGER_MAX: u64 = 1 << 53;
+    match value {
+        Value::Number(number) => {
+            let integer = number.as_i64().map(i64::unsigned_abs).or(number.as_u64());
+            let float = number.as_f64().unwrap_or(f64::INFINITY);
+            if integer.map_or(float.abs() < INTEGER_MAX as f64, |size| size <= INTEGER_MAX) {
+                return Ok(());
+            }
+            Err(Mistake::new(
+                format!("the number {number} is too large to be exact"),
+                "write it as a text",
+            ))
+        }
+        Value::Array(items) => items.iter().try_for_each(exact),
+        Value::Object(map) => map.values().try_for_each(exact),
+        _ => Ok(()),
+    }
+}
+
 fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake> {
     let url = Url::parse(&request.url).map_err(|error| {
         Mistake::new(
@@ -143,6 +166,12 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
             "give an absolute one: `https://api.example/v1/items`",
         )
     })?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Mistake::new(
+            "the URL carries a user name or a password",
+            "a decision is about what is sent and to whom; send credentials in another way",
+        ));
+    }
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err(Mistake::new(
             format!("`{}` names no host and port", request.url),
@@ -207,13 +236,34 @@ fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
     let mut scan = scanner.start();
     scan.feed(&proposed.bytes);
     let mut carried = scan.finish();
+    let mut look = |text: &str| carried.merge(&scanner.scan(text.as_bytes()));
+    look(proposed.effect.operation.name());
     match &proposed.effect.object {
         Object::Party { host, path, .. } => {
-            carried.merge(&scanner.scan(host.as_bytes()));
-            carried.merge(&scanner.scan(path.as_bytes()));
+            look(path);
+            // What was cut into segments of a path or values of a query is whole without what
+            // stands between them.
+            let (segments, query) = path.split_once('?').unwrap_or((path, ""));
+            look(&segments.replace('/', ""));
+            let values = query
+                .split('&')
+                .map(|pair| pair.split_once('=').unwrap_or(("", pair)).1);
+            look(&values.collect::<String>());
+            look(&path.replace(['/', '?', '&', '=', ';'], ""));
+            for name in [host.clone(), host.replace('.', "")] {
+                carried.merge(&scanner.scan_name(&name));
+            }
         }
-        Object::Location { path, .. } => carried.merge(&scanner.scan(path.as_bytes())),
-        Object::Tool { .. } => {}
+        Object::Location { path, .. } => {
+            look(path);
+            look(&path.replace('/', ""));
+        }
+        Object::Tool { name } => look(name),
+    }
+    let arguments = &proposed.effect.arguments;
+    if arguments.len() > 1 {
+        let joined: String = arguments.iter().map(|leaf| leaf.value.as_str()).collect();
+        carried.merge(&scanner.scan(joined.as_bytes()));
     }
     carried
 }

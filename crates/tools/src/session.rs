@@ -84,6 +84,12 @@ impl Harness {
         };
         let path = root.join("sessions").join(id);
         let dir = SessionDir::at(&path);
+        if disk.contains(&dir.log()) {
+            return Err(Mistake::new(
+                format!("there is a log of a session `{id}` already"),
+                "give the session another name, or another directory with `--log`",
+            ));
+        }
         disk.make_dirs(&path).map_err(|e| failed(e.to_string()))?;
         // A workspace that has no name is one of its own.
         let identity = workspace.map_or_else(|| format!("session {id}"), ToString::to_string);
@@ -201,7 +207,7 @@ impl Harness {
                 decided.manifest = held.manifest.hex();
                 decided.hold = Some(held.hold.to_string());
                 decided.depends = names(&held.question.depends);
-                decided.notice = Some(Notice::held(held.hold, &held.effect, &held.mark).text);
+                decided.notice = Some(held.notice.text);
                 decided.why = store::record::words(&held.question.reasons);
                 decided.reasons = held.question.reasons.iter().map(written::reason).collect();
                 decided.mark = Some(held.mark);

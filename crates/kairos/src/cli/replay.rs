@@ -58,15 +58,17 @@ impl Replay {
             .filter(|item| self.all || !item.holds() || item.differs())
             .collect();
         print(&if self.json {
-            as_json(&shown)
+            as_json(&shown, &replayed.mismatches)
         } else {
             self.as_text(&dir, &replayed, &shown)
         })?;
-        Ok(if replayed.decisions.iter().all(Redecided::holds) {
-            Status::Success
-        } else {
-            Status::Negative
-        })
+        Ok(
+            if replayed.decisions.iter().all(Redecided::holds) && replayed.mismatches.is_empty() {
+                Status::Success
+            } else {
+                Status::Negative
+            },
+        )
     }
 
     fn dir(&self) -> Outcome<SessionDir> {
@@ -130,6 +132,9 @@ impl Replay {
                 let _ = writeln!(text, "  {count} {from} -> {to}");
             }
         }
+        for mismatch in &replayed.mismatches {
+            let _ = writeln!(text, "{}", clean(mismatch));
+        }
         if replayed.missing > 0 {
             let _ = writeln!(
                 text,
@@ -176,7 +181,7 @@ fn counted(differ: &[&Redecided]) -> Vec<(String, String, usize)> {
         .collect()
 }
 
-fn as_json(shown: &[&Redecided]) -> String {
+fn as_json(shown: &[&Redecided], mismatches: &[String]) -> String {
     let ruling = |ruling: &Ruling| json!({ "decision": ruling.decision, "why": ruling.why, "manifest": ruling.manifest });
     let mut text = String::new();
     for item in shown {
@@ -190,6 +195,9 @@ fn as_json(shown: &[&Redecided]) -> String {
             "differs": item.differs(),
         });
         let _ = writeln!(text, "{line}");
+    }
+    for mismatch in mismatches {
+        let _ = writeln!(text, "{}", json!({ "mismatch": mismatch }));
     }
     text
 }
