@@ -340,6 +340,7 @@ fn a_log_that_was_chained_anew_does_not_add_up() {
         json!({ "do": "verdict", "session": "s", "hold": held["hold"], "manifest": held["manifest"],
         "verdict": "release", "oracle": "me" }),
     );
+    harness.pay(MINE);
     let home = harness.end();
     let log = logs.path().join("sessions/s/log.jsonl");
     let whole = std::fs::read_to_string(&log).unwrap();
