@@ -7,10 +7,10 @@ use ::http::HeaderMap;
 use kernel::{Carried, Scanner};
 
 use crate::spool::Spool;
+use crate::unpack::{self, Budget};
 
-/// A coded body may grow to this size when it is decoded; what grows more is not looked into,
-/// and refused.
-const DECODED_BYTES_MAX: u64 = 4 << 30;
+/// The values of a form up to this size are also searched put together.
+const FORM_BYTES_MAX: u64 = 1 << 20;
 /// Codings one within the other.
 const CODINGS_MAX: usize = 4;
 
@@ -21,38 +21,111 @@ pub(crate) fn scan(
     headers: &HeaderMap,
     spool: &Spool,
 ) -> Result<Carried, String> {
-    let mut found = Carried::nothing();
-    for part in line {
+    let [method, name, target] = line;
+    let mut found = host(scanner, name);
+    for part in [method, target] {
         found.merge(&scanner.scan(part.as_bytes()));
     }
     for (name, value) in headers {
-        // One scan each: a token does not span two headers.
         found.merge(&scanner.scan(name.as_str().as_bytes()));
         found.merge(&scanner.scan(value.as_bytes()));
         if let Some(decoded) = basic(value.as_bytes()) {
             found.merge(&scanner.scan(&decoded));
         }
     }
-    if spool.body_bytes() > 0 {
-        let wrong = |e: io::Error| format!("the parked bytes cannot be read: {e}");
-        found.merge(&scan_reader(scanner, spool.body_reader()).map_err(wrong)?);
-        if let Some(reader) = decoded(headers, spool.body_reader())? {
-            let bounded = reader.take(DECODED_BYTES_MAX + 1);
-            let mut counted = Counted {
-                inner: bounded,
-                bytes: 0,
-            };
-            found.merge(
-                &scan_reader(scanner, &mut counted).map_err(|e| {
-                    format!("the body is not what its `Content-Encoding` says: {e}")
-                })?,
-            );
-            if counted.bytes > DECODED_BYTES_MAX {
-                return Err("the body grows too large when it is decoded".into());
-            }
-        }
+    for joined in joined(name, target, headers) {
+        found.merge(&scanner.scan(&joined));
+    }
+    if spool.body_bytes() == 0 {
+        return Ok(found);
+    }
+    if let Some(form) = form(headers, spool)? {
+        found.merge(&scanner.scan(&values(&form)));
+    }
+    let body = |at: u64| -> io::Result<Box<dyn Read + Send>> { Ok(spool.body_reader_at(at)) };
+    let mut budget = Budget::default();
+    found.merge(&unpack::scan(scanner, &body, unpack::DEPTH, &mut budget)?);
+    if decoded(headers, spool.body_reader())?.is_some() {
+        let plain = |at: u64| -> io::Result<Box<dyn Read + Send>> {
+            let mut reader = decoded(headers, spool.body_reader())
+                .map_err(io::Error::other)?
+                .unwrap_or_else(|| Box::new(io::empty()));
+            io::copy(&mut (&mut reader).take(at), &mut io::sink())?;
+            Ok(reader)
+        };
+        let coded = unpack::scan(scanner, &plain, unpack::DEPTH, &mut budget)
+            .map_err(|e| format!("the body is not what its `Content-Encoding` says: {e}"))?;
+        found.merge(&coded);
     }
     Ok(found)
+}
+
+/// What a host's name carries: as it is, and with its labels put together. Case says nothing.
+pub(crate) fn host(scanner: &Scanner, name: &str) -> Carried {
+    let mut found = scanner.scan_name(name);
+    found.merge(&scanner.scan_name(&name.replace('.', "")));
+    found
+}
+
+/// The parts of a request's head put together in their order: labels of the host, segments of the path, names and
+/// values of the query, values of the headers, and all of these; so that a secret cut into consecutive ones is found.
+fn joined(name: &str, target: &str, headers: &HeaderMap) -> Vec<Vec<u8>> {
+    let after_host = match target.split_once("://") {
+        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or(""),
+        None => target,
+    };
+    let (path, query) = after_host.split_once('?').unwrap_or((after_host, ""));
+    let segments: Vec<u8> = path.bytes().filter(|b| *b != b'/').collect();
+    let values = values(query.as_bytes());
+    let names: Vec<u8> = query
+        .split('&')
+        .filter_map(|pair| pair.split('=').next())
+        .flat_map(str::bytes)
+        .collect();
+    let lines: Vec<u8> = headers
+        .values()
+        .flat_map(|v| v.as_bytes())
+        .copied()
+        .collect();
+    // A cookie's values, and those of any header that looks like one.
+    let cookies: Vec<u8> = headers
+        .values()
+        .flat_map(|v| v.as_bytes().split(|b| *b == b';'))
+        .filter_map(|pair| pair.splitn(2, |b| *b == b'=').nth(1))
+        .flatten()
+        .copied()
+        .collect();
+    let labels = name.replace('.', "").into_bytes();
+    let all = [&labels[..], &segments, &values, &lines].concat();
+    vec![segments, names, values, lines, cookies, all]
+}
+
+/// The values of `name=value&...`, put together.
+fn values(pairs: &[u8]) -> Vec<u8> {
+    pairs
+        .split(|b| *b == b'&')
+        .filter_map(|pair| pair.splitn(2, |b| *b == b'=').nth(1))
+        .flatten()
+        .copied()
+        .collect()
+}
+
+/// A form in the body, when it is one.
+fn form(headers: &HeaderMap, spool: &Spool) -> Result<Option<Vec<u8>>, String> {
+    let is_form = headers.get("content-type").is_some_and(|kind| {
+        kind.as_bytes()
+            .to_ascii_lowercase()
+            .starts_with(b"application/x-www-form-urlencoded")
+    });
+    if !is_form || spool.body_bytes() > FORM_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut form = Vec::new();
+    spool
+        .body_reader()
+        .read_to_end(&mut form)
+        .map_err(|e| format!("the parked bytes cannot be read: {e}"))?;
+    Ok(Some(form))
 }
 
 /// A reader without the content codings a message declares; `None` when it declares none that
@@ -122,32 +195,6 @@ pub(crate) fn basic(value: &[u8]) -> Option<Vec<u8>> {
         .ok()
 }
 
-fn scan_reader(scanner: &Scanner, mut reader: impl Read) -> io::Result<Carried> {
-    let mut scan = scanner.start();
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        match reader.read(&mut piece) {
-            Ok(0) => return Ok(scan.finish()),
-            Ok(n) => scan.feed(piece.get(..n).unwrap_or_default()),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-}
-
-struct Counted<R> {
-    inner: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.bytes += n as u64;
-        Ok(n)
-    }
-}
-
 /// `deflate` means zlib by the book and raw deflate by some; the first byte tells.
 struct Inflate {
     source: Option<Box<dyn Read + Send>>,
@@ -198,6 +245,83 @@ mod tests {
         let mut out = Vec::new();
         reader.read_to_end(&mut out).map_err(|e| e.to_string())?;
         Ok(out)
+    }
+
+    /// Whether a request with these parts carries the one secret.
+    fn carries(host: &str, target: &str, pairs: &[(&'static str, &str)], body: &str) -> bool {
+        let mut sensitive = kernel::sensitive::Sensitive::default();
+        let event = kernel::EventId(1);
+        sensitive.add_text(
+            "S3cret-Value-42x",
+            kernel::Level::Critical,
+            &kernel::Source::Task,
+            event,
+        );
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let spool = Spool::in_memory(b"", body.as_bytes());
+        let found = scan(
+            &sensitive.scanner(),
+            ["POST", host, target],
+            &headers,
+            &spool,
+        )
+        .unwrap();
+        !found.is_empty()
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_found() {
+        let host = "api.example";
+        for (name, found) in [
+            (
+                "labels",
+                carries("s3cr.et-va.lue-42x.example", "/", &[], ""),
+            ),
+            (
+                "base32 labels",
+                carries("kmzwg4tfo.qwvmylmov.ss2nbsp.a.example", "/", &[], ""),
+            ),
+            ("segments", carries(host, "/S3cret/-Value/-42x", &[], "")),
+            (
+                "query",
+                carries(host, "/?a=S3cret&b=-Val&c=ue-42x", &[], ""),
+            ),
+            (
+                "names",
+                carries(host, "/?S3cret=1&-Val=1&ue-42x=1", &[], ""),
+            ),
+            (
+                "headers",
+                carries(host, "/", &[("x-a", "S3cret-Va"), ("x-b", "lue-42x")], ""),
+            ),
+            (
+                "cookies",
+                carries(host, "/", &[("cookie", "a=S3cret-V; b=alue-42x")], ""),
+            ),
+            (
+                "path, then query",
+                carries(host, "/S3cret?a=-Value-42x", &[], ""),
+            ),
+            (
+                "host, then path",
+                carries("s3cret.-value", "/-42x", &[], ""),
+            ),
+            (
+                "form",
+                carries(
+                    host,
+                    "/",
+                    &[("content-type", "application/x-www-form-urlencoded")],
+                    "a=S3cret-V&b=alue-42x",
+                ),
+            ),
+        ] {
+            assert!(found, "{name}");
+        }
+        assert!(!carries(host, "/a?b=c", &[("x-a", "S3cret-Va")], "lue-42"));
     }
 
     #[test]

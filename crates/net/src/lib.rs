@@ -35,6 +35,8 @@ mod http;
 mod spool;
 /// Looking into what would leave.
 mod inspect;
+/// Packed content.
+mod unpack;
 /// Requests that wait for a verdict, and stubs that stand in for one.
 mod hold;
 /// Asking the monitor, and telling it what came of it.

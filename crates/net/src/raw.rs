@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use kernel::{Carried, Channel, Class, Effect, Object, Operation, Payload};
+use kernel::{Channel, Class, Effect, Object, Operation, Payload};
 use store::Parked;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
         class: Class::Blocking,
         gated: Vec::new(),
         arguments: Vec::new(),
-        carries: Carried::nothing(),
+        carries: crate::inspect::host(&shared.session.scanner(), &target.host),
         payload: Payload::default(),
         base: None,
         saw: Vec::new(),

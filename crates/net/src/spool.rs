@@ -133,11 +133,22 @@ impl Spool {
 
     /// A reader over the body.
     pub(crate) fn body_reader(&self) -> Box<dyn Read + Send> {
+        self.body_reader_at(0)
+    }
+
+    /// A reader over the body from a place on.
+    pub(crate) fn body_reader_at(&self, at: u64) -> Box<dyn Read + Send> {
+        let at = self.payload.bytes.min(self.head_bytes as u64 + at);
         match &self.disk {
-            None => Box::new(io::Cursor::new(self.bytes.slice(self.head_bytes..))),
+            None => {
+                let at = usize::try_from(at)
+                    .unwrap_or(usize::MAX)
+                    .min(self.bytes.len());
+                Box::new(io::Cursor::new(self.bytes.slice(at..)))
+            }
             Some(parked) => Box::new(DiskReader {
                 parked: Arc::clone(parked),
-                at: self.head_bytes as u64,
+                at,
                 end: self.payload.bytes,
             }),
         }

@@ -340,7 +340,7 @@ impl Relay {
             class: Class::Blocking,
             gated: Vec::new(),
             arguments: Vec::new(),
-            carries: scanner.scan(&bytes),
+            carries: crate::unpack::scan_bytes(&scanner, &bytes)?,
             payload: Payload {
                 digest: Digest::of(&bytes),
                 bytes: bytes.len() as u64,

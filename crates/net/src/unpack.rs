@@ -1,0 +1,445 @@
+//! Looking into packed content, whatever its headers say: gzip, zstd, zip entries and zlib streams, known by how they
+//! begin, at any place of a body; also when base64 or hexadecimal digits hold them. One within the other, to
+//! [`DEPTH`] levels. An archive that only joins files (tar, a stored zip entry) needs no unpacking to be searched.
+//!
+//! brotli begins like anything else; it is undone where a header names it.
+
+use std::io::{self, Read};
+
+use kernel::{Carried, Scanner};
+
+/// Levels of packing: base64 of a zip in a gzip is three.
+pub(crate) const DEPTH: usize = 4;
+/// So many beginnings are followed in one message; one with more is refused.
+const ATTEMPTS_MAX: u32 = 1 << 14;
+/// Bytes that one message may grow to, all its parts together; one that grows more is refused.
+const UNPACKED_BYTES_MAX: u64 = 4 << 30;
+/// A beginning may lie across two pieces that are read.
+const MAGIC_BYTES_MAX: usize = 8;
+/// Bytes read at once.
+const PIECE: usize = 64 << 10;
+
+/// A reader over the content from a place on; may be asked for again and again.
+pub(crate) type Source<'a> = dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + 'a;
+
+/// What one message may still cost.
+pub(crate) struct Budget {
+    attempts: u32,
+    bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            attempts: ATTEMPTS_MAX,
+            bytes: UNPACKED_BYTES_MAX,
+        }
+    }
+}
+
+/// Searches the content and what is packed in it.
+///
+/// # Errors
+/// When the content cannot be read, or there is more packed in it than is looked into.
+pub(crate) fn scan(
+    scanner: &Scanner,
+    source: &Source<'_>,
+    depth: usize,
+    budget: &mut Budget,
+) -> Result<Carried, String> {
+    let mut found = Carried::nothing();
+    let mut packs = Vec::new();
+    let reader = source(0).map_err(unreadable)?;
+    let (carried, end) = plain(scanner, reader, depth, budget, &mut packs)?;
+    found.merge(&carried);
+    end.map_err(unreadable)?;
+    follow(scanner, source, depth, budget, &packs, &mut found)?;
+    Ok(found)
+}
+
+/// Searches bytes that are all there, and what is packed in them.
+///
+/// # Errors
+/// When there is more packed in them than is looked into.
+pub(crate) fn scan_bytes(scanner: &Scanner, bytes: &bytes::Bytes) -> Result<Carried, String> {
+    let source = |at: u64| -> io::Result<Box<dyn Read + Send>> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        Ok(Box::new(io::Cursor::new(bytes.slice(at..))))
+    };
+    scan(scanner, &source, DEPTH, &mut Budget::default())
+}
+
+fn follow(
+    scanner: &Scanner,
+    source: &Source<'_>,
+    depth: usize,
+    budget: &mut Budget,
+    packs: &[(u64, Pack)],
+    found: &mut Carried,
+) -> Result<(), String> {
+    for (at, pack) in packs {
+        budget.attempts = budget
+            .attempts
+            .checked_sub(1)
+            .ok_or("there are too many packed parts in it to look into")?;
+        let inner = |skip: u64| -> io::Result<Box<dyn Read + Send>> {
+            let mut reader = pack.open(source(*at)?)?;
+            io::copy(&mut (&mut reader).take(skip), &mut io::sink())?;
+            Ok(reader)
+        };
+        // What only begins like it ends soon, with an error; what was read until then counts.
+        let Ok(reader) = inner(0) else { continue };
+        let mut packs = Vec::new();
+        let (carried, _) = plain(scanner, reader, depth - 1, budget, &mut packs)?;
+        found.merge(&carried);
+        follow(scanner, &inner, depth - 1, budget, &packs, found)?;
+    }
+    Ok(())
+}
+
+/// Searches what a reader gives and notes where packed content begins; how the reading ended.
+fn plain(
+    scanner: &Scanner,
+    mut reader: Box<dyn Read + Send>,
+    depth: usize,
+    budget: &mut Budget,
+    packs: &mut Vec<(u64, Pack)>,
+) -> Result<(Carried, io::Result<()>), String> {
+    let mut scan = scanner.start();
+    let mut window = vec![0; MAGIC_BYTES_MAX + PIECE];
+    let (mut kept, mut start) = (0, 0);
+    // git sends its objects one after the other, each a zlib stream.
+    let mut objects = false;
+    let end = loop {
+        let Some(free) = window.get_mut(kept..) else {
+            break Ok(());
+        };
+        let read = match reader.read(free) {
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => break Err(e),
+        };
+        let piece = window.get(kept..kept + read).unwrap_or_default();
+        scan.feed(piece);
+        budget.bytes = budget
+            .bytes
+            .checked_sub(read as u64)
+            .ok_or("it grows too large when it is unpacked")?;
+        let known = window.get(..kept + read).unwrap_or_default();
+        // At the end also what is too short to be sure.
+        let sure = if read == 0 {
+            known.len()
+        } else {
+            known.len().saturating_sub(MAGIC_BYTES_MAX)
+        };
+        if depth > 0 {
+            for at in 0..sure {
+                let here = known.get(at..).unwrap_or_default();
+                let place = start + at as u64;
+                objects |= here.starts_with(b"PACK\0\0\0");
+                if let Some(pack) = Pack::begins(here, objects || place == 0) {
+                    if packs.len() >= ATTEMPTS_MAX as usize {
+                        return Err("there are too many packed parts in it to look into".into());
+                    }
+                    packs.push((place, pack));
+                }
+            }
+        }
+        if read == 0 {
+            break Ok(());
+        }
+        let len = known.len();
+        window.copy_within(sure..len, 0);
+        kept = len - sure;
+        start += sure as u64;
+    };
+    Ok((scan.finish(), end))
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("the parked bytes cannot be read: {error}")
+}
+
+/// How something is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pack {
+    Gzip,
+    Zstd,
+    Zip,
+    Zlib,
+    Base64,
+    Hex,
+}
+
+impl Pack {
+    /// What begins here, by its first bytes.
+    fn begins(here: &[u8], zlib: bool) -> Option<Self> {
+        match here {
+            [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            [b'P', b'K', 3, 4, ..] => Some(Self::Zip),
+            [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] if zlib => Some(Self::Zlib),
+            [b'H', b'4', b's', b'I', ..]
+            | [b'K', b'L', b'U', b'v', b'/' | b'_', ..]
+            | [b'U', b'E', b's', b'D', b'B', ..] => Some(Self::Base64),
+            [b'1', b'f' | b'F', b'8', b'b' | b'B', b'0', b'8', ..]
+            | [b'5', b'0', b'4', b'b' | b'B', b'0', b'3', b'0', b'4', ..]
+            | [
+                b'2',
+                b'8',
+                b'b' | b'B',
+                b'5',
+                b'2',
+                b'f' | b'F',
+                b'f' | b'F',
+                ..,
+            ] => Some(Self::Hex),
+            _ => None,
+        }
+    }
+
+    fn open(self, reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+        let reader = io::BufReader::with_capacity(8 << 10, reader);
+        Ok(match self {
+            Self::Gzip => Box::new(flate2::bufread::GzDecoder::new(reader)),
+            Self::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(reader)),
+            Self::Zstd => {
+                Box::new(ruzstd::decoding::StreamingDecoder::new(reader).map_err(io::Error::other)?)
+            }
+            Self::Zip => zip_entry(reader)?,
+            Self::Base64 => Box::new(Digits {
+                inner: reader,
+                bits: 6,
+                value: base64_value,
+                held: (0, 0),
+            }),
+            Self::Hex => Box::new(Digits {
+                inner: reader,
+                bits: 4,
+                value: hex_value,
+                held: (0, 0),
+            }),
+        })
+    }
+}
+
+/// The content of a zip entry from its local header on; a stored one is readable as it is.
+fn zip_entry(
+    mut reader: impl Read + Send + io::BufRead + 'static,
+) -> io::Result<Box<dyn Read + Send>> {
+    let mut header = [0; 30];
+    reader.read_exact(&mut header)?;
+    let number = |low: u8, high: u8| u64::from(u16::from_le_bytes([low, high]));
+    if number(header[8], header[9]) != 8 {
+        return Err(io::Error::other("not deflated"));
+    }
+    let names = number(header[26], header[27]) + number(header[28], header[29]);
+    io::copy(&mut (&mut reader).take(names), &mut io::sink())?;
+    Ok(Box::new(flate2::bufread::DeflateDecoder::new(reader)))
+}
+
+/// Digits as bytes, line breaks aside (also those written `\n`), up to the first that is none.
+struct Digits<R> {
+    inner: R,
+    bits: u32,
+    value: fn(u8) -> Option<u8>,
+    /// Bits, and how many.
+    held: (u32, u32),
+}
+
+impl<R: io::BufRead> Read for Digits<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while written < out.len() {
+            let piece = self.inner.fill_buf()?;
+            if piece.is_empty() {
+                break;
+            }
+            let mut used = 0;
+            let mut ended = false;
+            let mut escape = false;
+            for byte in piece {
+                if written == out.len() {
+                    break;
+                }
+                if let Some(value) = (self.value)(*byte).filter(|_| !escape) {
+                    let (bits, count) = (
+                        self.held.0 << self.bits | u32::from(value),
+                        self.held.1 + self.bits,
+                    );
+                    if count >= 8 {
+                        if let Some(slot) = out.get_mut(written) {
+                            *slot = (bits >> (count - 8)) as u8;
+                        }
+                        written += 1;
+                        self.held = (bits & ((1 << (count - 8)) - 1), count - 8);
+                    } else {
+                        self.held = (bits, count);
+                    }
+                } else if escape {
+                    escape = false;
+                    ended = !matches!(byte, b'n' | b'r');
+                } else {
+                    escape = *byte == b'\\';
+                    ended = !escape && !byte.is_ascii_whitespace();
+                }
+                if ended {
+                    break;
+                }
+                used += 1;
+            }
+            self.inner.consume(used);
+            if ended {
+                break;
+            }
+        }
+        Ok(written)
+    }
+}
+
+fn base64_value(digit: u8) -> Option<u8> {
+    Some(match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' | b'-' => 62,
+        b'/' | b'_' => 63,
+        _ => return None,
+    })
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|v| u8::try_from(v).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use base64::Engine as _;
+    use kernel::sensitive::Sensitive;
+    use kernel::{EventId, Level, Source};
+
+    use super::*;
+
+    const SECRET: &[u8] = b"the password is hunter2-in-a-box, keep it";
+
+    fn found(body: &[u8]) -> usize {
+        let mut sensitive = Sensitive::default();
+        sensitive.add_text(
+            "hunter2-in-a-box",
+            Level::Critical,
+            &Source::Task,
+            EventId(1),
+        );
+        let body = bytes::Bytes::copy_from_slice(body);
+        scan_bytes(&sensitive.scanner(), &body)
+            .unwrap()
+            .tokens()
+            .count()
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    fn zip(bytes: &[u8]) -> Vec<u8> {
+        let mut deflated =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        deflated.write_all(bytes).unwrap();
+        let mut out =
+            b"PK\x03\x04\x14\0\x08\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\x02\0a.txtxx"
+                .to_vec();
+        out.extend(deflated.finish().unwrap());
+        out
+    }
+
+    /// Compressible, so that the secret does not stand in what comes out.
+    fn content() -> Vec<u8> {
+        [
+            SECRET,
+            &b"hunter2-in-a- box hunter2 in a box ".repeat(300),
+            SECRET,
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn packed_content_is_looked_into_wherever_it_begins() {
+        let base64 = |bytes: &[u8]| {
+            base64::engine::general_purpose::STANDARD
+                .encode(bytes)
+                .into_bytes()
+        };
+        let wrapped = |bytes: &[u8]| base64(bytes).chunks(76).collect::<Vec<_>>().join(&b'\n');
+        let far = |bytes: &[u8]| [&b"junk ".repeat(40_000)[..], bytes].concat();
+        let plain = content();
+        for (name, body) in [
+            ("gzip", gzip(&plain)),
+            ("zstd", zstd(&plain)),
+            ("zip", zip(&plain)),
+            ("zlib", zlib(&plain)),
+            ("a later zip entry", [zip(b"nothing"), zip(&plain)].concat()),
+            ("far in", far(&gzip(&plain))),
+            ("gzip in gzip", gzip(&far(&gzip(&plain)))),
+            ("zip in gzip in base64", base64(&gzip(&zip(&plain)))),
+            ("wrapped base64", far(&wrapped(&gzip(&plain)))),
+            (
+                "in JSON",
+                [&br#"{"data":""#[..], &base64(&gzip(&plain)), b"\"}"].concat(),
+            ),
+            ("hex", hex(&gzip(&plain))),
+            (
+                "git objects",
+                [
+                    &b"0032PACK\0\0\0\x02\0\0\0\x02\x95\x0a"[..],
+                    &zlib(b"tree"),
+                    b"\xb5\x04",
+                    &zlib(&plain),
+                ]
+                .concat(),
+            ),
+        ] {
+            assert!(found(&body) > 0, "{name}");
+        }
+    }
+
+    fn hex(bytes: &[u8]) -> Vec<u8> {
+        bytes
+            .iter()
+            .flat_map(|b| format!("{b:02x}").into_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn what_only_begins_like_it_harms_nothing() {
+        let fakes = [
+            &b"\x1f\x8b\x08PK\x03\x04\x28\xb5\x2f\xfdH4sIUEsDBKLUv/1f8b08"[..],
+            &gzip(&content())[..100],
+            SECRET,
+        ]
+        .concat();
+        assert_eq!(found(&fakes), 1);
+    }
+
+    #[test]
+    fn too_many_parts_are_refused() {
+        let scanner = Sensitive::default().scanner();
+        let body = bytes::Bytes::from(b"\x1f\x8b\x08".repeat(20_000));
+        assert!(scan_bytes(&scanner, &body).is_err());
+    }
+}
