@@ -224,9 +224,7 @@ impl Pack {
 }
 
 /// The content of a zip entry from its local header on; a stored one is readable as it is.
-fn zip_entry(
-    mut reader: impl Read + Send + io::BufRead + 'static,
-) -> io::Result<Box<dyn Read + Send>> {
+fn zip_entry(mut reader: impl io::BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
     let mut header = [0; 30];
     reader.read_exact(&mut header)?;
     let number = |low: u8, high: u8| u64::from(u16::from_le_bytes([low, high]));

@@ -146,10 +146,10 @@ impl Index {
         };
         if (*next as usize) < old.room {
             let number = old.base + *next;
-            if let (Some(table), Some(bytes)) = (self.tables.last(), tokens.get(number)) {
-                if let Err(place) = table.place(tokens, bytes, anchor_after(bytes, None)) {
-                    table.add(place, number);
-                }
+            if let (Some(table), Some(bytes)) = (self.tables.last(), tokens.get(number))
+                && let Err(place) = table.place(tokens, bytes, anchor_after(bytes, None))
+            {
+                table.add(place, number);
             }
             *next += 1;
             return;
