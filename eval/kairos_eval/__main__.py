@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     common(less)
     less.add_argument("--records", type=Path, nargs="+", metavar="FILE", required=True, help="records to replay")
     less.add_argument("--model", metavar="NAME", help="only records of this model")
+    less.add_argument("--only-run", type=int, metavar="N", help="only records of this repetition, when there are several")
     less.add_argument("--memo", type=Path, metavar="FILE", help="keep the outcomes of re-executions from one call to the next")
 
     rates = command("throughput", run_throughput, "events a second through `kairos decide --stdio`, over a whole replay")
@@ -86,7 +87,7 @@ def run_all(options: argparse.Namespace) -> int:
         agents.remember(options.memo)
     binary = find_binary(options.kairos)
     options.out.mkdir(parents=True, exist_ok=True)
-    for stale in options.out.glob("*.jsonl"):
+    for stale in options.out.glob("*.jsonl*"):
         stale.unlink()
     about = provenance(binary)
     paper = options.policies / "paper"
@@ -124,7 +125,7 @@ def run_all(options: argparse.Namespace) -> int:
         for name, records in replayed:
             larger = "949" in name
             for label, policies in readings[:1] if larger else readings:
-                of = ("strict", "perfect") if label == "paper" else (*baselines.NAMES, "strict", "rules", "perfect")
+                of = ("strict", "perfect") if label == "paper" else ("none", "strict", "rules", "perfect", *baselines.NAMES[1:])
                 for oracle in of:
                     if oracle == "perfect-tool-filter" and records[0].dataset != "agentdojo":
                         continue
@@ -220,12 +221,13 @@ def run_ablate(options: argparse.Namespace) -> int:
     if options.memo:
         agents.remember(options.memo)
     options.out.mkdir(parents=True, exist_ok=True)
-    records = [record for path in options.records for record in load_records(path) if options.model in (None, record.model)]
+    records = [record for path in options.records for record in load_records(path) if options.model in (None, record.model) and options.only_run in (None, record.run)]
     with Kairos(find_binary(options.kairos)) as kairos:
         for model in sorted({record.model for record in records}):
             for name, of in sets_of(records[0].dataset, model, [record for record in records if record.model == model])[:1]:
                 slug = name.replace(" ", "-")
-                text = ablation_table(f"Ablation, {name}", ablate(kairos, options.policies, of, slug, announce))
+                part = f", run {options.only_run} only" if options.only_run else ""
+                text = ablation_table(f"Ablation, {name}{part}", ablate(kairos, options.policies, of, slug, announce))
                 (options.out / f"ablation-{slug}.tables.md").write_text(text, encoding="utf-8")
                 print(text)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import time
@@ -16,7 +17,7 @@ from .agents import Obedient, Recorded
 from .benchmark import SUITES, Benchmark, benchmark
 from .executor import Case, Decision, Finished, run
 from .policies import Policies
-from .records import Record, load
+from .records import Record, lines, load
 from .stdio import Kairos
 
 Row = dict[str, Any]
@@ -34,18 +35,16 @@ class Results:
         return self.header["name"]
 
     def write(self, folder: Path) -> Path:
-        """One JSON object a line; the first says how the others came about."""
+        """One JSON object a line, compressed; the first says how the others came about. The same rows give the same bytes."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}.jsonl"
-        with path.open("w", encoding="utf-8") as out:
-            for row in (self.header, *self.rows):
-                out.write(json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")
+        path = folder / f"{self.name}.jsonl.gz"
+        text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n" for row in (self.header, *self.rows))
+        path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         return path
 
     @staticmethod
     def read(path: Path) -> Results:
-        with path.open(encoding="utf-8") as lines:
-            header, *rows = (json.loads(line) for line in lines if line.strip())
+        header, *rows = (json.loads(line) for line in lines(path) if line.strip())
         if header.get("kind") != "results":
             raise ValueError(f"{path}: not a result file: its first line has no \"kind\":\"results\"")
         return Results(header, rows)
@@ -92,6 +91,8 @@ def load_records(path: Path) -> list[Record]:
 def measure(name: str, cases: Iterable[Case], oracle_name: str, kairos: Kairos | None, about: Row, say: Callable[[str], None] | None = None) -> Results:
     """Runs one configuration. Without a Kairos, `oracle_name` is a baseline's name."""
     began = time.perf_counter()
+    if kairos:
+        kairos.fresh()
     if kairos is None:
         finished: Iterable[Finished] = baselines.run(cases, oracle_name)
     else:

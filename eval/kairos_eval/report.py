@@ -19,9 +19,9 @@ Table = tuple[str, list[str], list[list[str]]]
 
 def write(folder: Path, out: Path) -> list[Path]:
     """Reads every result file of a folder; writes the report beside its plots."""
-    results = sorted((Results.read(path) for path in folder.glob("*.jsonl")), key=_order)
+    results = sorted((Results.read(path) for path in folder.glob("*.jsonl*")), key=_order)
     if not results:
-        raise FileNotFoundError(f"{folder}: holds no result file (*.jsonl)")
+        raise FileNotFoundError(f"{folder}: holds no result file (*.jsonl.gz)")
     extra = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.tables.md"))}
     tables, plots = tables_of(results), plots_of(results)
     out.mkdir(parents=True, exist_ok=True)

@@ -39,16 +39,32 @@ class Kairos:
 
     def __init__(self, binary: str, arguments: Iterable[str] = ("decide", "--stdio")):
         self.command = [binary, *arguments]
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1 << 20)
         self.events = 0
         self.proposals = 0
         self.seconds = 0.0
-        self.policies: set[str] = set()
+        self.policies: dict[str, str] = {}
+        self._used = 0.0
+        self._fresh_at = 0
         self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
+        self._start()
 
-    def _drain(self) -> None:
-        for line in self.process.stderr:
+    def _start(self) -> None:
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1 << 20)
+        threading.Thread(target=self._drain, args=(self.process.stderr,), daemon=True).start()
+
+    def fresh(self) -> None:
+        """Goes on in a new process with the same policies, unless this one is new: each configuration is measured from the same start."""
+        if self.events == self._fresh_at:
+            return
+        self._used = self.processor()
+        self.close()
+        self._start()
+        events, seconds = self.events, self.seconds
+        self.batch([{"do": "policy", "name": name, "toml": toml} for name, toml in self.policies.items()])
+        self.events, self.seconds, self._fresh_at = events, seconds, events
+
+    def _drain(self, stream: Iterable[str]) -> None:
+        for line in stream:
             self._errors.append(line.rstrip())
             del self._errors[:-50]
 
@@ -109,7 +125,7 @@ class Kairos:
 
     def policy(self, name: str, toml: str) -> str:
         """Puts a policy in force under a name; returns its epoch."""
-        self.policies.add(name)
+        self.policies[name] = toml
         return self.ask({"do": "policy", "name": name, "toml": toml}).get("epoch", "")
 
     @property
@@ -121,9 +137,9 @@ class Kairos:
         """Seconds of processor time that Kairos has used: on a busy machine the clock tells more about the others."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            return self._used + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         except (OSError, IndexError, ValueError):
-            return 0.0
+            return self._used
 
     def speed(self) -> str:
         """Both, in words."""

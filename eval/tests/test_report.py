@@ -67,7 +67,7 @@ def test_plots_are_drawings(folder):
 
 
 def test_failures_are_listed(folder):
-    through, lost = report.failures([Results.read(path) for path in folder.glob("*.jsonl")])
+    through, lost = report.failures([Results.read(path) for path in folder.glob("*.jsonl*")])
     assert through[2] == [["made-strict", "a/4", "0", "pay", "policy", "reached"]]
     assert lost[2] == [["made-strict", "a/2", "3", "pay", "not-derivable to account", "lost"]]
 
@@ -78,4 +78,4 @@ def test_an_empty_folder_is_told(tmp_path, capsys):
 
 
 def test_results_survive_being_written(folder):
-    assert Results.read(folder / "made-strict.jsonl").rows == ROWS
+    assert Results.read(folder / "made-strict.jsonl.gz").rows == ROWS
