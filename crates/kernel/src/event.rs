@@ -168,7 +168,8 @@ impl Content {
 }
 
 /// One value of something structured, with the way to it: `files.3.id_`. Objects and lists are
-/// flattened by the adapter; a text stands as it is, anything else as JSON writes it.
+/// flattened by the adapter; a text stands as it is, anything else as JSON writes it, and what is
+/// null or empty has none. A full stop in a key is written `．` (U+FF0E).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Keys and positions (from 0), joined by dots; empty when the whole is one value.

@@ -1,7 +1,7 @@
 //! What a value derives from. Only incoming content adds to what is known; nothing the agent
 //! emits ever does.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -83,6 +83,11 @@ impl Provenance {
             }
             return;
         };
+        let echoed = incoming
+            .answers
+            .and_then(|event| self.calls.get(&event))
+            .map(|call| call.said.clone())
+            .unwrap_or_default();
         let of_leaf = |leaf: &Leaf| level.join(policy.sensitivity_of_leaf(source, &leaf.path));
         let of_leaves = incoming.leaves.iter().map(of_leaf).max();
         // A field that is sensitive cannot be told apart in what has no fields.
@@ -97,14 +102,14 @@ impl Provenance {
         } else if of_leaves > Some(Level::Public) {
             for leaf in &incoming.leaves {
                 match of_leaf(leaf) {
-                    Level::Public => self.values(kinds, &leaf.value),
+                    Level::Public => self.values(kinds, &leaf.value, &echoed),
                     level => self.sensitive.add_text(&leaf.value, level, source, event),
                 }
             }
         } else {
             self.sensitive.met_in_public(text);
-            self.values(kinds, text);
-            self.wholes(kinds, text, &incoming.leaves);
+            self.values(kinds, text, &echoed);
+            self.wholes(kinds, text, &incoming.leaves, &echoed);
             if *source == Source::Task && !kinds.is_empty() {
                 self.task.add(text);
                 self.task_kinds = self.task_kinds.union(kinds);
@@ -114,7 +119,7 @@ impl Provenance {
     }
 
     /// Every value found in a text, trusted as far as its source is.
-    fn values(&mut self, kinds: KindSet, text: &str) {
+    fn values(&mut self, kinds: KindSet, text: &str, echoed: &BTreeSet<String>) {
         let table = &mut self.table;
         each(text, |kind, value, line, doubtful| {
             let trusted = kinds.contains(kind) && !doubtful;
@@ -130,6 +135,7 @@ impl Provenance {
             if normal.is_empty() || normal.len() > VALUE_BYTES_MAX {
                 return;
             }
+            let trusted = trusted && !echoed.contains(&*normal);
             table.add(&normal, if trusted { kind.bit() } else { 0 }, line);
             if let Some((bit, alias)) = alias(kind, &normal).filter(|_| trusted) {
                 table.add(&alias, bit, line);
@@ -138,12 +144,14 @@ impl Provenance {
     }
 
     /// Lines and leaves as wholes: names of several words.
-    fn wholes(&mut self, kinds: KindSet, text: &str, leaves: &[Leaf]) {
+    fn wholes(&mut self, kinds: KindSet, text: &str, leaves: &[Leaf], echoed: &BTreeSet<String>) {
         let bits = kinds.intersection(KindSet::of(&[Kind::Text])).0;
         let add = |table: &mut Table, whole: &str, line: u32| {
             let whole = whole.trim();
             if !whole.is_empty() && whole.len() <= WHOLE_BYTES_MAX && !whole.contains('\n') {
-                table.add(&normal_of(Kind::Text, whole), bits, line);
+                let normal = normal_of(Kind::Text, whole);
+                let bits = if echoed.contains(&*normal) { 0 } else { bits };
+                table.add(&normal, bits, line);
             }
         };
         if bits != 0 {

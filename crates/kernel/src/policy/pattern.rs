@@ -34,6 +34,14 @@ impl FieldPattern {
         bind(Some(&self.0), Some(path), &mut record).then_some(record)
     }
 
+    /// Keys in a leaf's path that the pattern does not spell; positions are none.
+    pub(crate) fn keys<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
+        let spelt = |part: &str| self.0.split('.').any(|field| field == part);
+        let position = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        path.split('.')
+            .filter(move |part| !part.is_empty() && !position(part) && !spelt(part))
+    }
+
     /// Of two patterns that match, the one with more parts, and then with fewer wildcards, is the
     /// more specific.
     pub(crate) fn weight(&self) -> (usize, usize) {

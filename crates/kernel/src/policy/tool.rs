@@ -67,13 +67,10 @@ pub enum Gates {
 
 impl ToolRule {
     /// The values that steer a call with these arguments, each with the kinds any one of which
-    /// will do. What is empty steers nothing.
+    /// will do. What is empty steers nothing, but keys of the caller's own choosing do.
     pub(crate) fn gated(&self, arguments: &[Leaf]) -> Vec<(Gated, KindSet)> {
         let mut gated = Vec::new();
-        for leaf in arguments
-            .iter()
-            .filter(|leaf| !leaf.value.trim().is_empty())
-        {
+        for leaf in arguments {
             let mut whole: Option<(&FieldPattern, KindSet)> = None;
             for gate in &self.gate {
                 match gate {
@@ -97,10 +94,20 @@ impl ToolRule {
                     _ => {}
                 }
             }
-            if let Some((_, kinds)) = whole {
+            if let Some((field, kinds)) = whole {
                 let first = Kind::ALL.into_iter().find(|kind| kinds.contains(*kind));
                 let kind = first.unwrap_or(Kind::Text);
-                gated.push((Gated::new(&leaf.path, kind, leaf.value.clone()), kinds));
+                let value = (!leaf.value.trim().is_empty()).then(|| leaf.value.clone());
+                // A key stands for a value when it has none, or is no name of a field.
+                let bare = value.is_none();
+                let name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+                let keys = field.keys(&leaf.path);
+                let keys = keys.filter(|key| bare || !key.bytes().all(name));
+                let keys = keys.map(|key| key.replace('\u{ff0e}', "."));
+                gated.extend(
+                    keys.chain(value)
+                        .map(|text| (Gated::new(&leaf.path, kind, text), kinds)),
+                );
             }
         }
         gated

@@ -2,6 +2,7 @@
 //! structured forms that the policy has in force.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::form::Form;
@@ -67,6 +68,9 @@ impl Asked<'_> {
 
     /// Whether an argument that selects what a call brings derives.
     pub(super) fn selects(&self, kind: Kind, value: &str) -> bool {
+        if kind == Kind::Text && !says_something(value) {
+            return false;
+        }
         if self.derives(kind, value) {
             return true;
         }
@@ -119,7 +123,7 @@ impl Asked<'_> {
             self.has(Kind::Url, strict) || (alike && self.holds(LOOSE, loose(strict)))
         };
         (alike && self.holds(LOOSE, bare))
-            || (self.on(Form::Below) && prefixes(normal).any(holds))
+            || (self.on(Form::Below) && !climbs(normal) && prefixes(normal).any(holds))
             || (name_of_file(bare).is_none()
                 && self.says(Kind::Url, if alike { bare } else { normal }, Edges::Places))
             || self.composed_url(normal)
@@ -130,7 +134,11 @@ impl Asked<'_> {
         if !self.on(Form::Composed) || !self.on(Form::Substring) {
             return false;
         }
-        let rest = normal.split_once("://").map_or(normal, |(_, rest)| rest);
+        let rest = match normal.split_once("://") {
+            Some(("http" | "https", rest)) => rest,
+            Some(_) => return false,
+            None => normal,
+        };
         let Some((host, tail)) = rest.split_once('/') else {
             return false;
         };
@@ -153,7 +161,7 @@ impl Asked<'_> {
             return true;
         }
         // What leads out again may lead anywhere.
-        if normal.split('/').any(|part| part == "..") || !self.on(Form::Below) {
+        if climbs(normal) || !self.on(Form::Below) {
             return false;
         }
         directories(normal).any(|directory| self.has(Kind::Path, directory) || named(directory))
@@ -231,6 +239,48 @@ impl Asked<'_> {
     }
 }
 
+/// Whether a path or URL leads out of where it begins, however that is spelt, or could be read as
+/// more than one.
+fn climbs(text: &str) -> bool {
+    let mut text = text.replace("/ ", "/").replace('\\', "/");
+    for _ in 0..3 {
+        let climbs = text.split(['/', '?', '#']).any(|part| {
+            let name = part.split(';').next().unwrap_or_default();
+            matches!(name.trim(), "..")
+        });
+        if climbs || text.contains(char::is_control) || text.contains(" /") || text.contains(",/") {
+            return true;
+        }
+        let Some(decoded) = unescaped(&text) else {
+            return false;
+        };
+        text = decoded.replace('\\', "/");
+    }
+    true
+}
+
+/// The text with one layer of percent-encoding taken off, if there is one.
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    let mut any = false;
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|b| char::from(*b).to_digit(16));
+        match (*first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
+                any = true;
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            (byte, ..) => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    any.then(|| String::from_utf8_lossy(&out).into_owned())
+}
+
 /// Every shorter form of a URL that ends at a `/` or `?`, with and without it.
 pub(super) fn prefixes(url: &str) -> impl Iterator<Item = &str> {
     let start = url.find("://").map_or(0, |at| at + 3);
@@ -257,6 +307,19 @@ pub(super) fn alias(kind: Kind, normal: &str) -> Option<(u16, Cow<'_, str>)> {
         Kind::Number => Some((DECIMAL, Cow::Owned(decimal(normal)?))),
         _ => None,
     }
+}
+
+/// Whether a text has a word that is not in every other sentence: a query for "the" brings everything.
+pub(super) fn says_something(text: &str) -> bool {
+    const COMMON: &str = " the and for all any are but can did does from had has have her him his how its just let \
+                          may new not now one our out please she some that them then there they this too was \
+                          were what when where which who why will with would you your about into than also ";
+    words(text).any(|(_, word)| {
+        let common = COMMON
+            .split(' ')
+            .any(|common| word.eq_ignore_ascii_case(common));
+        word.chars().any(char::is_numeric) || (word.chars().count() >= 3 && !common)
+    })
 }
 
 /// Whether some kind of a set derives.

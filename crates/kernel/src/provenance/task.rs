@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::derive::says_something;
 use crate::value::{Kind, normal::normal_of};
 
 /// Everything the principal said, in normal form, with an index of its words.
@@ -122,7 +123,7 @@ impl Task {
         let named = |word: &str| word.chars().count() >= 3 && self.names.contains(word);
         text.split_once('@')
             .is_some_and(|(local, _)| local.split(|c: char| !c.is_alphabetic()).any(named))
-            || self.says(text, Edges::Words)
+            || (says_something(text) && self.says(text, Edges::Words))
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Call {
     selected: bool,
     /// It really happened.
     carried_out: bool,
+    /// Values of its arguments that did not derive, in normal form.
+    pub(super) said: BTreeSet<String>,
 }
 
 /// What a value is good for.
@@ -43,10 +45,25 @@ impl Provenance {
         let Object::Tool { name } = &effect.object else {
             return;
         };
-        if !policy.typed.iter().any(|rule| rule.from.matches(name)) {
+        let trusted = policy.trusted_kinds(&Source::Tool(name.clone()));
+        if trusted.is_empty() && !policy.typed.iter().any(|rule| rule.from.matches(name)) {
             return;
         }
+        // An answer that repeats what it was asked says nothing of its own.
+        let mut said = BTreeSet::new();
+        let asked = self.ask(policy, None);
+        for leaf in &effect.arguments {
+            let mut note = |kind: Kind, value: &str| {
+                if !asked.derives(kind, value) {
+                    said.insert(normal_of(Kind::Text, value).into_owned());
+                    said.insert(normal_of(kind, value).into_owned());
+                }
+            };
+            note(Kind::Text, &leaf.value);
+            each(&leaf.value, |kind, value, _, _| note(kind, value));
+        }
         let call = Call {
+            said,
             tool: name.clone(),
             selected: self.selected(policy, name, &effect.arguments),
             carried_out: false,
@@ -105,7 +122,8 @@ impl Provenance {
 
     /// Releases what the policy's typed rules say of an answer.
     pub(super) fn release(&mut self, policy: &Policy, incoming: &Incoming, text: &str) {
-        let Some(call) = incoming.answers.and_then(|event| self.calls.get(&event)) else {
+        // A call has one answer.
+        let Some(call) = incoming.answers.and_then(|event| self.calls.remove(&event)) else {
             return;
         };
         if !call.carried_out || incoming.source != Source::Tool(call.tool.clone()) {
@@ -120,7 +138,7 @@ impl Provenance {
             if rule.when.selected() && !call.selected {
                 continue;
             }
-            let values = self.values_of(policy, rule, incoming, text);
+            let values = self.values_of(policy, rule, &call, incoming, text);
             if !rule.when.unique() || values.len() == 1 {
                 let to = |value| (value, rule.kind, Arc::clone(&rule.to));
                 releases.extend(values.into_iter().map(to));
@@ -151,6 +169,7 @@ impl Provenance {
         &self,
         policy: &Policy,
         rule: &TypedRule,
+        call: &Call,
         incoming: &Incoming,
         text: &str,
     ) -> BTreeSet<String> {
@@ -162,7 +181,8 @@ impl Provenance {
                 for leaf in &incoming.leaves {
                     if let Some(record) = matching.field.bound(&leaf.path) {
                         let holds = self.holds_true(policy, &matching.is, &leaf.value);
-                        *records.entry(record).or_default() |= holds;
+                        // Of two fields with one name, one may be somebody else's.
+                        *records.entry(record).or_insert(true) &= holds;
                     }
                 }
                 records
@@ -181,7 +201,8 @@ impl Provenance {
                     return;
                 }
                 let normal = normal_of(rule.kind, value);
-                if !normal.is_empty() {
+                let echo = call.said.contains(&*normal);
+                if !normal.is_empty() && !echo {
                     values.insert(normal.into_owned());
                 }
             };

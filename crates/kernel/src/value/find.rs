@@ -55,12 +55,18 @@ pub(crate) fn each(text: &str, mut sink: impl FnMut(Kind, &str, u32, bool)) {
                 }
             }
         }
+        if line.contains('@') {
+            emails(&line, &mut tell);
+        }
+        if line.contains('[') {
+            bracketed(&line, &mut tell);
+        }
         quoted(&line, &mut tell);
         for word in line.split(separates) {
             let ends = |c| matches!(c, '.' | ',' | ':' | ';' | '!' | '?' | '*');
             let word = word.trim_matches(ends);
-            // `1,200.50` is one number, `a,b` and `12,13` are two words.
-            if word.contains(',') && !is_grouped(word) {
+            // `1,200.50` is one number, `a,b` are two words.
+            if word.contains(',') && decimal(currency_off(word)).is_none() {
                 for word in word.split(',').map(|word| word.trim_matches(ends)) {
                     classify(word, &mut tell);
                 }
@@ -125,11 +131,34 @@ fn quoted(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
     }
 }
 
-/// A number whose thousands are set apart by commas.
-fn is_grouped(word: &str) -> bool {
-    let after = word.split_once(',').map_or("", |(_, after)| after);
-    let group = after.split([',', '.']).next().unwrap_or_default();
-    group.len() == 3 && decimal(word).is_some()
+fn currency_off(number: &str) -> &str {
+    number.trim_start_matches(['+', '$'])
+}
+
+/// Hosts that are IPv6 addresses, with the URL around them: `http://[::1]:80/x`.
+fn bracketed(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
+    for (at, _) in line.match_indices('[') {
+        let inner = line.get(at + 1..).unwrap_or_default();
+        let Some((address, after)) = inner.split_once(']') else {
+            continue;
+        };
+        if address.parse::<core::net::Ipv6Addr>().is_err() {
+            continue;
+        }
+        let before = line.get(..at).unwrap_or_default();
+        let start = before.strip_suffix("://").map_or(at, |before| {
+            let scheme = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric());
+            scheme.len()
+        });
+        let end = line.len() - after.len() + after.find(separates).unwrap_or(after.len());
+        let url = line.get(start..end).unwrap_or_default();
+        tell(
+            Kind::Url,
+            url.trim_end_matches(['.', ',', ':', '!', '?']),
+            false,
+        );
+        tell(Kind::Host, address, false);
+    }
 }
 
 fn classify(word: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
@@ -141,23 +170,23 @@ fn classify(word: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
         let start = before
             .rfind(|c: char| !c.is_ascii_alphanumeric())
             .map_or(0, |at| at + 1);
-        let scheme = before.get(start..).unwrap_or_default().to_ascii_lowercase();
-        let known = [
-            "http", "https", "ws", "wss", "ssh", "git", "ftp", "sftp", "tcp", "file",
-        ];
         let url = word.get(start..).unwrap_or_default();
-        if known.contains(&scheme.as_str())
+        if start < at
             && let Some(host) = host_of(url)
         {
+            let canonical = normal(Kind::Url, url);
+            let port = canonical
+                .split('/')
+                .nth(2)
+                .and_then(|authority| authority.rsplit(']').next())
+                .is_some_and(|authority| authority.contains(':'));
             tell(Kind::Url, url, false);
-            tell(Kind::Host, host, false);
+            // A host that is meant with its port is another one without it.
+            tell(Kind::Host, host, port);
             return;
         }
     }
-    if word.contains('@') {
-        emails(word, tell);
-    }
-    if word.contains(['.', ':']) {
+    if word.contains(['.', ':']) || word.contains("localhost/") {
         hosts(word, tell);
     }
     for part in word.split(['=', '&']) {
@@ -168,8 +197,8 @@ fn classify(word: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
         if part.contains(['/', '.']) {
             tell(Kind::Path, part, false);
         }
-        let number = part.trim_start_matches(['+', '-', '$']);
-        let digits = |b: u8| b.is_ascii_digit() || b".,%".contains(&b);
+        let number = currency_off(part);
+        let digits = |b: u8| b.is_ascii_digit() || b".,%-".contains(&b);
         if number.bytes().all(digits) && decimal(number).is_some() {
             tell(Kind::Number, number, false);
         }
@@ -197,32 +226,41 @@ fn is_account(part: &str) -> bool {
             .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
-fn emails(part: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
-    for (at, _) in part.match_indices('@') {
-        let (before, after) = (part.get(..at), part.get(at + 1..));
-        let (Some(before), Some(after)) = (before, after) else {
-            continue;
-        };
-        let local = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '%' | '+' | '-');
-        let start = before
-            .char_indices()
+/// Mail addresses of a line. One that may be the end of a longer one is doubtful.
+fn emails(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
+    let local = |c: &char| c.is_alphanumeric() || matches!(c, '.' | '_' | '%' | '+' | '-');
+    for (at, _) in line.match_indices('@') {
+        let before = line.get(..at).unwrap_or_default();
+        let after = line.get(at + 1..).unwrap_or_default();
+        let name: usize = before
+            .chars()
             .rev()
-            .take_while(|(_, c)| local(*c))
-            .last()
-            .map_or(at, |(at, _)| at);
+            .take_while(local)
+            .map(char::len_utf8)
+            .sum();
+        let rest = before.get(..at - name).unwrap_or_default();
+        let name = before
+            .get(at - name..)
+            .unwrap_or_default()
+            .trim_start_matches(['.', '-']);
         let end = after.find(|c| !in_host(c)).unwrap_or(after.len());
         let host = after
             .get(..end)
             .unwrap_or_default()
             .trim_end_matches(['.', '-']);
-        if start < at && looks_like_host(host) {
-            tell(
-                Kind::Email,
-                part.get(start..at + 1 + host.len()).unwrap_or_default(),
-                false,
-            );
-            tell(Kind::Host, host, false);
+        if name.is_empty() || !looks_like_host(host) {
+            continue;
         }
+        let mut rest = rest.chars().rev();
+        let joined = match rest.next() {
+            Some('@') => true,
+            Some(c) => "!#$&'*/^`{}~".contains(c) && rest.next().is_some_and(char::is_alphanumeric),
+            None => false,
+        };
+        let doubtful = joined || after.get(host.len()..).is_some_and(|s| s.starts_with('@'));
+        let address = line.get(at - name.len()..at + 1 + host.len());
+        tell(Kind::Email, address.unwrap_or_default(), doubtful);
+        tell(Kind::Host, host, doubtful);
     }
 }
 
@@ -242,8 +280,11 @@ fn hosts(part: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
         let name = run.trim_matches(['.', '-']);
         let start = from + run.find(name).unwrap_or(0);
         from = end + after.chars().next().map_or(1, char::len_utf8);
-        // A component of a path, or a part of a mail address.
-        if matches!(before, Some('/' | '@')) || after.starts_with('@') {
+        // A component of a path, or a part of a mail address. After `//` or `:/` it may be a host.
+        let path = before == Some('/');
+        let above = part.get(..start.saturating_sub(1)).unwrap_or_default();
+        let loose = path && above.ends_with(['/', ':']);
+        if before == Some('@') || (path && !loose) || after.starts_with('@') {
             continue;
         }
         let port = after
@@ -251,7 +292,7 @@ fn hosts(part: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
             .is_some_and(|port| port.starts_with(|c: char| c.is_ascii_digit()));
         let address = name.parse::<core::net::Ipv4Addr>().is_ok();
         let further = port || after.starts_with(['/', '?', '#']);
-        let local = port && name == "localhost";
+        let local = further && name == "localhost";
         if !(looks_like_host(name) || address || local) {
             continue;
         }
@@ -259,12 +300,12 @@ fn hosts(part: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
             .then(|| name_of_file(name))
             .flatten();
         if further {
-            tell(Kind::Url, part.get(start..).unwrap_or_default(), false);
-            tell(Kind::Host, name, false);
+            tell(Kind::Url, part.get(start..).unwrap_or_default(), loose);
+            tell(Kind::Host, name, loose || port);
             return;
         }
         if file != Some(FileName::Certain) {
-            let doubtful = file.is_some() || run.starts_with('.');
+            let doubtful = file.is_some() || run.starts_with('.') || loose;
             if !address {
                 tell(Kind::Url, name, doubtful);
             }
@@ -354,7 +395,15 @@ mod tests {
             ("run `make  Test`", Kind::Command, "make test"),
             ("mail to Bob@Example.org,", Kind::Email, "bob@example.org"),
             ("mail <bob.b@example.org>", Kind::Host, "example.org"),
-            ("see 10.0.0.1:80/x and", Kind::Host, "10.0.0.1"),
+            ("see 10.0.0.1/x and", Kind::Host, "10.0.0.1"),
+            (
+                "at http://[2001:db8::1]:80/x,",
+                Kind::Url,
+                "http://[2001:db8::1]/x",
+            ),
+            ("hxxp://evil.com/x", Kind::Url, "hxxp://evil.com/x"),
+            ("pay 1.200,50 or -5", Kind::Number, "-5"),
+            ("pay 1.200,50 euro", Kind::Number, "1.200,50"),
             ("see 10.0.0.1:80/x and", Kind::Url, "10.0.0.1:80/x"),
             ("in docs/deploy.md", Kind::Path, "docs/deploy.md"),
             ("deploy to good.example", Kind::Host, "good.example"),
@@ -399,6 +448,25 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_follow_is_found_even_when_it_is_doubtful() {
+        for text in [
+            "<a href=//evil.com/x>",
+            "//evil.com",
+            "http:/evil.com",
+            "ht\ttp://evil.com",
+            "localhost/x",
+            "[2001:db8::1]:80/x",
+            "x'evil.sh",
+        ] {
+            let found = find(text);
+            assert!(
+                found.iter().any(|f| f.kind == Kind::Url),
+                "{text}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
     fn finds_nothing_else() {
         for (text, kind) in [
             ("the file notes.txt and README.md", Kind::Url),
@@ -406,6 +474,10 @@ mod tests {
             ("emma.johnson@a.example", Kind::Url),
             ("version 1.2.3", Kind::Host),
             ("it's Bob's and Al's", Kind::Command),
+            ("o'bob@corp.example", Kind::Email),
+            ("a@b.example@evil.example", Kind::Email),
+            ("http://127.0.0.1:8080/x", Kind::Host),
+            ("src=//evil.com/x", Kind::Url),
             ("e.g. this", Kind::Url),
         ] {
             let found = kinds(text);

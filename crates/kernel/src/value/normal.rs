@@ -173,9 +173,11 @@ fn adapted(delta: u32, count: u32, first: bool) -> u32 {
     k + 36 * delta / (delta + 38)
 }
 
-/// A URL: lower-case scheme and host, no user, no default port, no fragment, no dot segments, `/`
+/// A URL: lower-case scheme and host, no default port, no fragment, no dot segments, `/`
 /// for an empty path, percent-encoding only where it is needed. One without a scheme stays so.
 fn url(text: &str) -> String {
+    // Browsers pass over these wherever they stand.
+    let text = &text.replace(['\t', '\n', '\r'], "");
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
             (Some(scheme.to_ascii_lowercase()), rest)
@@ -190,9 +192,10 @@ fn url(text: &str) -> String {
     let rest = rest.split('#').next().unwrap_or_default();
     let split = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(split);
-    let authority = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, authority)| authority);
+    let (user, authority) = match authority.rsplit_once('@') {
+        Some((user, authority)) => (user, authority),
+        None => ("", authority),
+    };
     let colon = authority
         .rfind(':')
         .filter(|at| !authority.get(*at..).unwrap_or_default().contains(']'))
@@ -206,13 +209,18 @@ fn url(text: &str) -> String {
     let host = host(name);
     // Without a scheme it is a host that makes it a URL.
     let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
-    if scheme.is_none() && (host.is_empty() || !host.chars().all(inside)) {
+    let address = name.starts_with('[') && host.contains(':');
+    if scheme.is_none() && (host.is_empty() || !(address || host.chars().all(inside))) {
         return String::new();
     }
     let mut out = String::with_capacity(text.len() + 8);
     if let Some(scheme) = &scheme {
         out.push_str(scheme);
         out.push_str("://");
+    }
+    if !user.is_empty() {
+        out.push_str(user);
+        out.push('@');
     }
     let v6 = name.starts_with('[');
     out.push_str(if v6 { "[" } else { "" });
@@ -233,9 +241,14 @@ fn url(text: &str) -> String {
     out
 }
 
-/// A canonical URL without what it may lack in running text: scheme, `www.`, a slash at the end.
+/// A canonical URL without what it may lack in running text: `http://` or `https://`, `www.`, a slash
+/// at the end.
 pub(crate) fn loose(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let web = ["http://", "https://"];
+    let rest = web
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme))
+        .unwrap_or(url);
     let rest = rest.strip_prefix("www.").unwrap_or(rest);
     rest.trim_end_matches('/')
 }
@@ -376,7 +389,8 @@ mod tests {
         for (a, b) in [
             ("HTTPS://A.example:443", "https://a.example/"),
             ("http://a.example:80/x#y", "http://a.example/x"),
-            ("https://user@a.example./x", "https://a.example/x"),
+            ("https://user@A.example./x", "https://user@a.example/x"),
+            ("https://a.example/.\t./x", "https://a.example/../x"),
             ("https://a.example/%7Ebob/%e4", "https://a.example/~bob/%E4"),
             (
                 "https://a.example/docs/%2e%2E/evil",

@@ -101,10 +101,53 @@ proptest! {
         }
         let asked = format!("https://a.example/data/{below}");
         let normal = kernel::value::normal(Kind::Url, &asked);
-        prop_assert_eq!(
-            world.derives(Kind::Url, &asked),
-            normal.starts_with("https://a.example/data/") || normal == "https://a.example/data",
-            "{} {}", asked, normal
-        );
+        let derives = world.derives(Kind::Url, &asked);
+        let plain = !below.contains(['.', '%']);
+        let within = normal.starts_with("https://a.example/data/") || normal == "https://a.example/data";
+        prop_assert!(!derives || within, "{} {}", asked, normal);
+        prop_assert!(derives || !plain, "{} {}", asked, normal);
+    }
+
+    /// What could be read as leading out is below nothing, however it is spelt.
+    #[test]
+    fn no_spelling_leads_out(way in prop::sample::select(&[
+        "..%2f..%2fevil", "%2e%2e/evil", "..;/evil", "%252e%252e/", "%5c..%5c", ".\t./evil", "..\\evil", "..\u{0}/x",
+    ][..])) {
+        let mut world = World::new(policy(KindSet::NONE));
+        world.policy.derive = world.policy.derive.with(Form::Composed, false);
+        world.task("Only /srv/data and https://a.example/data/ are meant.");
+        let (path, url) = (format!("/srv/data/{way}"), format!("https://a.example/data/{way}"));
+        prop_assert!(!world.derives(Kind::Path, &path), "{}", path);
+        prop_assert!(!world.derives(Kind::Url, &url), "{}", url);
+    }
+
+    /// Only the web's own schemes are one.
+    #[test]
+    fn another_scheme_is_another_url(scheme in "(file|ftp|javascript|data|gopher|ssh)") {
+        let mut world = World::new(policy(KindSet::NONE));
+        world.task("Read https://good.example/docs and edit /etc/passwd");
+        for url in [format!("{scheme}://good.example/docs"), format!("{scheme}:///etc/passwd")] {
+            prop_assert!(!world.derives(Kind::Url, &url), "{}", url);
+        }
+    }
+
+    /// An answer that only repeats what it was asked teaches nothing.
+    #[test]
+    fn an_echo_is_not_trusted(word in "[a-z]{3,8}") {
+        let mut world = World::new(policy(KindSet::ALL));
+        world.policy.tools = vec![kernel::policy::ToolRule {
+            name: kernel::policy::NamePattern("directory".into()),
+            effect: kernel::policy::ToolEffect::Read,
+            class: kernel::Class::Blocking,
+            gate: Vec::new(),
+            selects: Vec::new(),
+            clearance: kernel::Level::Public,
+        }];
+        let asked = format!("https://{word}.evil.example/x");
+        let (call, released) = world.call("directory", &[("q", &asked)]);
+        prop_assert!(released);
+        world.answer(call, "directory", &format!("no results for {asked}, but https://b.example/y"), &[]);
+        prop_assert!(!world.derives(Kind::Url, &asked));
+        prop_assert!(world.derives(Kind::Url, "https://b.example/y"));
     }
 }

@@ -346,7 +346,11 @@ fn the_most_specific_gate_counts_and_empty_steers_nothing() {
         (&[("attachments.0.id", "alpha")][..], true),
         (&[("attachments.0.id", "zulu")], false),
         (&[("attachments.0.name", "alpha")], false),
-        (&[("attachments.0.name", " ")], true),
+        (&[("attachments.0.name", " ")], false),
+        (&[("attachments.0", " ")], true),
+        (&[("to.eve@a．example", "")], false),
+        (&[("to.eve@a．example", "bob@a.example")], false),
+        (&[("to.bob@a．example", "")], true),
         (&[("to", "docs/a")], true),
         (
             &[("to.0", "bob@a.example"), ("to.1", "eve@a.example")],
