@@ -1,5 +1,5 @@
 //! The sensitive search beside its size: adding, searching as it is, searching under all codes.
-#![allow(clippy::unwrap_used, missing_docs, reason = "bench code")]
+#![allow(clippy::indexing_slicing, missing_docs, reason = "bench code")]
 
 use std::hint::black_box;
 
