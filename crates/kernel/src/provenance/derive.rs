@@ -31,11 +31,20 @@ pub(super) struct Asked<'a> {
 /// Longest text that is taken apart into what it may be composed of, in words.
 const COMPOSED_WORDS_MAX: usize = 24;
 
+/// Longest value that derives, in bytes; nobody means a longer one.
+const ASKED_BYTES_MAX: usize = 8192;
+
+/// Deepest path or URL that is below another, in components.
+const DEPTH_MAX: usize = 64;
+
 /// Longest list that is taken apart, in elements.
 const ELEMENTS_MAX: usize = 100;
 
 impl Asked<'_> {
     pub(super) fn derives(&self, kind: Kind, value: &str) -> bool {
+        if value.len() > ASKED_BYTES_MAX {
+            return false;
+        }
         let normal = normal_of(kind, value);
         if normal.is_empty() {
             return false;
@@ -239,9 +248,12 @@ impl Asked<'_> {
     }
 }
 
-/// Whether a path or URL leads out of where it begins, however that is spelt, or could be read as
-/// more than one.
+/// Whether a path or URL leads out of where it begins, however that is spelt, could be read as more
+/// than one, or is deeper than anybody means.
 fn climbs(text: &str) -> bool {
+    if text.matches('/').count() > DEPTH_MAX {
+        return true;
+    }
     let mut text = text.replace("/ ", "/").replace('\\', "/");
     for _ in 0..3 {
         let climbs = text.split(['/', '?', '#']).any(|part| {

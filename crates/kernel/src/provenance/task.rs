@@ -56,6 +56,9 @@ impl Task {
         let mut rarest: Option<(usize, &[usize])> = None;
         for (at, word) in words(phrase) {
             let places = self.words.get(word).map(Vec::as_slice).unwrap_or_default();
+            if places.is_empty() {
+                return false;
+            }
             if rarest.is_none_or(|(_, known)| places.len() < known.len()) {
                 rarest = Some((at, places));
             }

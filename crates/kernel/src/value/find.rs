@@ -139,9 +139,12 @@ fn currency_off(number: &str) -> &str {
 fn bracketed(line: &str, tell: &mut impl FnMut(Kind, &str, bool)) {
     for (at, _) in line.match_indices('[') {
         let inner = line.get(at + 1..).unwrap_or_default();
-        let Some((address, after)) = inner.split_once(']') else {
+        // No address is longer.
+        let near = inner.bytes().take(48).position(|b| b == b']');
+        let Some((address, after)) = near.and_then(|at| inner.split_at_checked(at)) else {
             continue;
         };
+        let after = after.get(1..).unwrap_or_default();
         if address.parse::<core::net::Ipv6Addr>().is_err() {
             continue;
         }

@@ -151,3 +151,21 @@ proptest! {
         prop_assert!(world.derives(Kind::Url, "https://b.example/y"));
     }
 }
+
+/// Hostile content and hostile values are looked at in time that their size explains.
+#[test]
+fn nothing_takes_long() {
+    for piece in [
+        " 'x\"y`", "[[", "a@", "a/", "../", "1,", "<a.b", "//", "“", "%25", "May 1 ", "4111 ",
+        "GB29 ",
+    ] {
+        let mut world = World::new(policy(KindSet::ALL));
+        world.task("Work in a and b, see 4111 and GB29 on May 1");
+        world.content("directory", &piece.repeat(20_000));
+        let asked = piece.repeat(4_000);
+        for kind in Kind::ALL {
+            world.derives(kind, &asked);
+            world.derives(kind, asked.get(..8000).unwrap_or(&asked));
+        }
+    }
+}
