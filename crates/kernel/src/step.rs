@@ -366,7 +366,6 @@ fn propose(
         in_doubt,
     } = proposal;
     let depends = dependencies(state, policy, &effect);
-    let waits = waits(policy, &effect);
     if let Some(hold) = state.builds_on_refused(policy, &effect) {
         let refusal = Refusal::Depends(hold);
         let notice = state.notice(event, &effect, &refusal);
@@ -388,7 +387,7 @@ fn propose(
         nonce,
         task: state.task,
         endorsed: None,
-        waits,
+        waits: Waits::Nothing,
     };
     held.manifest = held.digest(policy, workspace);
     let depends = &held.question.depends;
@@ -434,6 +433,7 @@ fn propose(
         Decision::Defer(reasons) => {
             held.question.needs_oracle = need_oracle(&reasons);
             held.question.reasons = reasons;
+            held.waits = waits(policy, &held.effect);
             let question = held.question.clone();
             state.provenance.mark(question.hold, nonce.mark());
             if let Some(relabel) = relabel {
@@ -514,7 +514,7 @@ fn reconsider(
 /// What an effect builds on: holds whose staged state or stub it saw, whose mark it carries, and,
 /// under conservative speculation, what it waits for by coming later.
 fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> {
-    if policy.effect_is_internal(effect) {
+    if state.holds.is_empty() || policy.effect_is_internal(effect) {
         return Vec::new();
     }
     let mut depends: Vec<HoldId> = effect.saw.clone();

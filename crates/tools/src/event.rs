@@ -233,6 +233,9 @@ fn changed(change: request::Change) -> Result<Proposed, Mistake> {
 
 /// What the bytes that would leave carry: object, and content as it is and leaf by leaf.
 fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
+    if scanner.is_empty() {
+        return Carried::nothing();
+    }
     let mut scan = scanner.start();
     scan.feed(&proposed.bytes);
     let mut carried = scan.finish();
