@@ -34,6 +34,10 @@ perf-decide *arguments:
     cargo build --release --package kairos
     scripts/measure-decide {{arguments}}
 
+# The sensitive search with up to 10 million tokens, beside aho-corasick and ripgrep; writes docs/performance.md.
+bench-scan *arguments:
+    scripts/measure-scan {{arguments}}
+
 # The file channel under pjdfstest, fsx, ten thousand random sequences, and real work (git, cargo, npm, PostgreSQL, ...); needs root.
 files *arguments:
     scripts/files {{arguments}}
