@@ -173,6 +173,7 @@ fn a_gate_is_not_walked_round() {
         json!({ "recipient": { THEIRS: null } }),
         json!({ "recipient": { "a": { THEIRS: {} } } }),
         json!({ "recipient": [MINE, THEIRS] }),
+        json!({ "recipient": { THEIRS: { "account": MINE } } }),
     ] {
         let call = json!({ "do": "propose", "session": "s", "tool": "send_money", "arguments": arguments });
         assert_eq!(harness.ask(call)["decision"], "defer", "{arguments}");

@@ -313,12 +313,29 @@ pub fn leaves(value: &Value) -> Result<Vec<Leaf>, Mistake> {
     Ok(found)
 }
 
-/// As [`leaves`], for a call's arguments: a key below an argument is a value of it as well
-/// (`{"to": {"bob@example.org": null}}`).
+/// As [`leaves`], for a call's arguments: a key below an argument that names no field
+/// is a value of it as well (`{"to": {"bob@example.org": null}}`).
 fn arguments_of(value: &Value) -> Result<Vec<Leaf>, Mistake> {
     let mut found = Vec::new();
     flatten(value, &mut String::new(), (DEPTH_MAX, true), &mut found)?;
     Ok(found)
+}
+
+/// Whether a key is the name of a field, not a value that somebody put there.
+fn is_name(key: &str) -> bool {
+    key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+}
+
+/// Whether nothing stands below a key, so that the key itself is what is said.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(says_nothing),
+        Value::Object(map) => map.values().all(says_nothing),
+        Value::Number(_) => false,
+    }
 }
 
 fn flatten(
@@ -350,7 +367,10 @@ fn flatten(
                 below(path, key, item)?;
             }
             if keys && depth < DEPTH_MAX - 1 {
-                found.extend(map.keys().map(|key| Leaf::new(path.as_str(), key.as_str())));
+                let values = map
+                    .iter()
+                    .filter(|(key, item)| !is_name(key) || says_nothing(item));
+                found.extend(values.map(|(key, _)| Leaf::new(path.as_str(), key.as_str())));
             }
         }
         Value::Array(items) => {
