@@ -162,8 +162,6 @@ fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
         b'n' => plain(b'\n'),
         b't' => plain(b'\t'),
         b'r' => plain(b'\r'),
-        b'b' => plain(8),
-        b'f' => plain(12),
         b'"' | b'\'' | b'\\' | b'/' | b'$' | b'`' | b'&' | b' ' => plain(*first),
         b'\n' => Some((1, Meant::nothing())),
         b'x' | b'X' => match after {
