@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kernel::{HoldId, Verdict};
+use kernel::{HoldId, Origin, Verdict};
 use monitor::{Answer, Judgement, Oracle, View, ViewHold};
 
 use crate::group::{Group, groups};
@@ -23,6 +23,19 @@ const LINE_CHARACTERS_MAX: usize = 160;
 pub trait Explain: Send + Sync {
     /// What a held change does to its file, or all of what would be sent.
     fn diff(&self, hold: HoldId) -> Option<String>;
+
+    /// The line that an origin points to, secrets left out. Untrusted.
+    fn line(&self, origin: &Origin) -> Option<String> {
+        let _ = origin;
+        None
+    }
+
+    /// What the agent said and called before a hold, as far as it mentions what the hold would
+    /// reach; oldest first, secrets left out. Untrusted.
+    fn before(&self, hold: HoldId) -> Vec<String> {
+        let _ = hold;
+        Vec::new()
+    }
 }
 
 impl Explain for () {
@@ -234,6 +247,24 @@ impl Talk<'_> {
                 foreign(&gated.value)
             )?;
         }
+        let dependents = self.dependents(hold.hold);
+        if !dependents.is_empty() {
+            let n = dependents.len();
+            let listed: Vec<String> = dependents
+                .iter()
+                .take(LISTED_MAX)
+                .map(|other| format!("{} {}", other.hold, what(other)))
+                .collect();
+            let more = match n.saturating_sub(LISTED_MAX) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            writeln!(
+                self.writer,
+                "    dependents {}{more} (refused with it)",
+                listed.join(", ")
+            )?;
+        }
         if !hold.effect.about.is_empty() {
             writeln!(
                 self.writer,
@@ -391,6 +422,20 @@ impl Talk<'_> {
             writeln!(self.writer, "    | {}", foreign(line))?;
         }
         Ok(())
+    }
+
+    /// What depends on a hold, directly or not, oldest first.
+    fn dependents(&self, hold: HoldId) -> Vec<&ViewHold> {
+        let mut doomed = std::collections::BTreeSet::from([hold]);
+        let mut found = Vec::new();
+        // Whatever depends on a hold is younger.
+        for other in &self.view.holds {
+            if other.hold != hold && other.depends.iter().any(|d| doomed.contains(d)) {
+                doomed.insert(other.hold);
+                found.push(other);
+            }
+        }
+        found
     }
 
     fn end(&mut self) -> io::Result<()> {

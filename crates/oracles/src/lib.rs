@@ -15,8 +15,18 @@ mod group;
 mod command;
 /// The view and the verdicts as JSON.
 pub mod wire;
+/// What a model may see: the view as text, with everything foreign fenced as data.
+pub mod brief;
+/// A language model behind an endpoint.
+mod model;
+/// One request to an endpoint.
+mod http;
+/// Rules for what was deferred.
+mod rules;
 /// One oracle after the other.
 mod chain;
+/// Several oracles, of which so many have to agree.
+mod quorum;
 /// Text of the agent's making, safe to print.
 mod printable;
 
@@ -24,5 +34,8 @@ pub use ask::{Ask, Explain};
 pub use chain::Chain;
 pub use command::Command;
 pub use deny::Deny;
+pub use model::{Endpoint, Model, Price, Spent, Wire};
 pub use printable::printable;
+pub use quorum::Quorum;
+pub use rules::Rules;
 pub use spec::{OracleSpec, Setting, build, oracle, oracle_in, parse};

@@ -1,4 +1,5 @@
-//! Which oracle an operator asked for: `ask`, `deny`, `command:PROG ARGS`, `A then B`.
+//! Which oracle an operator asked for: `ask`, `deny`, `rules`, `model:…`, `command:PROG ARGS`,
+//! `A then B` (also `A,B`), `2 of A + B + C`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,9 @@ use crate::ask::{Ask, Explain};
 use crate::chain::Chain;
 use crate::command::Command;
 use crate::deny::Deny;
+use crate::model::{Endpoint, Model};
+use crate::quorum::Quorum;
+use crate::rules::Rules;
 
 /// An oracle by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,12 @@ pub enum OracleSpec {
     Ask,
     /// Refuse everything.
     Deny,
+    /// An operator's rules; the built-in one without a file.
+    Rules(Option<PathBuf>),
+    /// A language model.
+    Model(Endpoint),
+    /// So many of these have to agree.
+    Quorum(usize, Vec<OracleSpec>),
     /// A program and its arguments.
     Command {
         /// Its name or path.
@@ -28,6 +38,39 @@ pub enum OracleSpec {
     },
     /// One after the other: what the first keeps goes to the next.
     Chain(Vec<OracleSpec>),
+}
+
+impl OracleSpec {
+    /// Whether a person is asked at some point.
+    pub fn asks_a_person(&self) -> bool {
+        match self {
+            Self::Ask => true,
+            Self::Chain(steps) | Self::Quorum(_, steps) => steps.iter().any(Self::asks_a_person),
+            Self::Deny | Self::Rules(_) | Self::Model(_) | Self::Command { .. } => false,
+        }
+    }
+}
+
+impl OracleSpec {
+    /// The same without the persons in it; what they would decide stays open. `None` when nobody else
+    /// is asked, or when persons count in a quorum.
+    pub fn without_person(&self) -> Option<Self> {
+        match self {
+            Self::Ask => None,
+            Self::Chain(steps) => {
+                // What comes after a person is asked about what the person keeps.
+                let before = steps.iter().take_while(|step| !step.asks_a_person());
+                let before: Vec<Self> = before.cloned().collect();
+                match &before[..] {
+                    [] => None,
+                    [one] => Some(one.clone()),
+                    _ => Some(Self::Chain(before)),
+                }
+            }
+            Self::Quorum(_, members) if members.iter().any(Self::asks_a_person) => None,
+            other => Some(other.clone()),
+        }
+    }
 }
 
 /// What oracles need from the program that asks them.
@@ -55,8 +98,9 @@ impl Setting {
     }
 }
 
-const WORDS: &str = "write `ask`, `deny`, `command:PROGRAM` or `command:PROGRAM ARGUMENTS`; `A then B` asks B about \
-                     what A keeps";
+const WORDS: &str = "write `ask`, `deny`, `rules`, `rules:FILE`, `model:openai/NAME`, `model:anthropic/NAME`, \
+                     `command:PROGRAM` or `command:PROGRAM ARGUMENTS`; `A then B` (or `A,B`) asks B about what A keeps; \
+                     `2 of A + B + C` releases what two release";
 
 /// Reads the argument of `--oracle`.
 ///
@@ -67,13 +111,56 @@ pub fn parse(spec: &str) -> Result<OracleSpec, String> {
         .ok_or_else(|| format!("`{spec}` is no oracle: a quote is not closed"))?;
     let mut steps = Vec::new();
     for step in words.split(|word| word == "then") {
-        steps.push(one(spec, step)?);
+        // `rules,ask`; a program's own words are left alone.
+        if let Some((first, rest)) = step.split_first()
+            && first.contains(',')
+            && !first.starts_with("command:")
+        {
+            let names: Vec<&str> = first.split(',').collect();
+            let last = names.len().saturating_sub(1);
+            for (index, name) in names.into_iter().enumerate() {
+                let mut words = vec![name.to_string()];
+                if name.is_empty() {
+                    words.clear();
+                }
+                if index == last {
+                    words.extend_from_slice(rest);
+                }
+                steps.push(step_of(spec, &words)?);
+            }
+            continue;
+        }
+        steps.push(step_of(spec, step)?);
     }
     match steps.len() {
         1 => steps
             .pop()
             .ok_or_else(|| format!("`{spec}` is no oracle; {WORDS}")),
         _ => Ok(OracleSpec::Chain(steps)),
+    }
+}
+
+/// One oracle, or so many of several.
+fn step_of(spec: &str, words: &[String]) -> Result<OracleSpec, String> {
+    let [needed, of, members @ ..] = words else {
+        return one(spec, words);
+    };
+    if of != "of" {
+        return one(spec, words);
+    }
+    let members: Result<Vec<OracleSpec>, String> = members
+        .split(|word| word == "+")
+        .map(|member| one(spec, member))
+        .collect();
+    let members = members?;
+    match needed.parse::<usize>() {
+        Ok(needed) if (1..=members.len()).contains(&needed) => {
+            Ok(OracleSpec::Quorum(needed, members))
+        }
+        _ => Err(format!(
+            "`{needed} of` {} oracles makes no sense; {WORDS}",
+            members.len()
+        )),
     }
 }
 
@@ -94,7 +181,12 @@ fn one(spec: &str, words: &[String]) -> Result<OracleSpec, String> {
     match name.as_str() {
         "ask" => plain(OracleSpec::Ask),
         "deny" => plain(OracleSpec::Deny),
+        "rules" => plain(OracleSpec::Rules(None)),
         _ => match name.split_once(':') {
+            Some(("rules", file)) if !file.is_empty() => {
+                plain(OracleSpec::Rules(Some(file.into())))
+            }
+            Some(("model", model)) => Endpoint::parse(model, arguments).map(OracleSpec::Model),
             Some(("command", "")) => Err(format!("`command:` lacks its program; {WORDS}")),
             Some(("command", program)) => Ok(OracleSpec::Command {
                 program: program.to_string(),
@@ -110,6 +202,18 @@ impl fmt::Display for OracleSpec {
         match self {
             Self::Ask => f.write_str("ask"),
             Self::Deny => f.write_str("deny"),
+            Self::Rules(None) => f.write_str("rules"),
+            Self::Rules(Some(file)) => {
+                write!(f, "{}", quoted(&format!("rules:{}", file.display())))
+            }
+            Self::Model(endpoint) => write!(f, "{endpoint}"),
+            Self::Quorum(needed, members) => {
+                write!(f, "{needed} of ")?;
+                for (index, member) in members.iter().enumerate() {
+                    write!(f, "{}{member}", if index == 0 { "" } else { " + " })?;
+                }
+                Ok(())
+            }
             Self::Command { program, arguments } => {
                 write!(f, "command:{}", quoted(program))?;
                 arguments
@@ -129,7 +233,7 @@ impl fmt::Display for OracleSpec {
 fn quoted(word: &str) -> String {
     // A bare `then` would end the oracle's words.
     match shlex::try_quote(word) {
-        Ok(quoted) if word != "then" => quoted.into_owned(),
+        Ok(quoted) if !matches!(word, "then" | "+" | "of") => quoted.into_owned(),
         _ => format!("'{}'", word.replace('\'', "")),
     }
 }
@@ -158,6 +262,13 @@ pub fn build(spec: &OracleSpec, setting: &Setting) -> Result<Box<dyn Oracle>, St
     Ok(match spec {
         OracleSpec::Ask => Box::new(Ask::at_the_terminal(Arc::clone(&setting.explain))),
         OracleSpec::Deny => Box::new(Deny),
+        OracleSpec::Rules(None) => Box::new(Rules::default()),
+        OracleSpec::Rules(Some(file)) => Box::new(Rules::read(file)?),
+        OracleSpec::Model(endpoint) => Box::new(Model::new(endpoint.clone(), setting)?),
+        OracleSpec::Quorum(needed, members) => {
+            let members: Result<Vec<_>, _> = members.iter().map(|m| build(m, setting)).collect();
+            Box::new(Quorum::new(*needed, members?))
+        }
         OracleSpec::Command { program, arguments } => {
             let path = find(program, setting.path.as_deref())?;
             Box::new(Command::new(path, arguments, setting))

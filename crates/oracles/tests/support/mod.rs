@@ -1,6 +1,8 @@
 //! Views for tests.
 #![allow(dead_code, reason = "every test file uses some of it")]
 
+pub(crate) mod endpoint;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
