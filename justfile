@@ -59,3 +59,23 @@ eval data="" *arguments:
 # Tables and plots again, from the result files that are kept.
 eval-report:
     "${CARGO_TARGET_DIR:-target}/eval-venv/bin/python" -m kairos_eval report
+
+# The simulation from fresh seeds: `just simulate --seconds 3600`; one run again: `just simulate --seed N --steps N --tell`.
+simulate *arguments:
+    cargo run --release --package kairos-sim --bin simulate -- {{arguments}}
+
+# Every interleaving of three effects, with a crash anywhere.
+model:
+    cargo test --release --package kairos-sim --test model -- --include-ignored --nocapture
+
+# Which checker finds which planted bug.
+planted:
+    cargo test --package kairos-sim --features planted --test planted -- --nocapture
+
+# One fuzz target (or `all`) under libFuzzer.
+fuzz target="all" seconds="60":
+    scripts/fuzz {{target}} {{seconds}}
+
+# A few seconds for each.
+fuzz-short:
+    scripts/fuzz all 10

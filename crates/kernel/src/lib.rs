@@ -31,6 +31,8 @@ pub mod manifest;
 pub mod scope;
 /// What the agent is told, worded in one place.
 pub mod notice;
+/// Bugs for tests to find; nothing without a feature that the program never has.
+pub mod planted;
 /// The one entry: an input goes in, actions come out.
 pub mod step;
 

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use minicbor::Encoder;
 
 use crate::event::{Digest, Effect, Object, written};
+use crate::planted::{self, Bug};
 
 /// Header and field names, lower case, that may differ between the action that was approved and
 /// the one that is carried out: they say when and by what means, not what.
@@ -117,10 +118,19 @@ impl Manifest<'_> {
                 e.array(2)?.str("tool")?.str(name)?;
             }
         }
-        e.u8(4)?.bytes(&effect.payload.digest.0)?;
+        let content = if planted::is(Bug::ContentForgotten) {
+            Digest::default()
+        } else {
+            effect.payload.digest
+        };
+        e.u8(4)?.bytes(&content.0)?;
         e.u8(5)?.u64(effect.payload.bytes)?;
         e.u8(6)?;
-        match &effect.base {
+        match effect
+            .base
+            .as_ref()
+            .filter(|_| !planted::is(Bug::BaseForgotten))
+        {
             Some(base) => e.bytes(&base.0)?,
             None => e.null()?,
         };

@@ -214,6 +214,16 @@ impl Holds {
         Some(held)
     }
 
+    /// Makes an open hold wait for another one.
+    pub(crate) fn wait(&mut self, name: HoldId, on: HoldId) {
+        if let Some(held) = self.open.get_mut(&name)
+            && let Err(place) = held.question.depends.binary_search(&on)
+        {
+            held.question.depends.insert(place, on);
+            self.waiting.entry(on).or_default().insert(name);
+        }
+    }
+
     pub(crate) fn find_mut(&mut self, hold: HoldId) -> Option<&mut Hold> {
         self.open.get_mut(&hold)
     }

@@ -9,6 +9,7 @@ use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Object, Sou
 use crate::labels::{self, Label, Labels, Place, Relabel};
 use crate::manifest::Nonce;
 use crate::notice::Notice;
+use crate::planted::{self, Bug};
 use crate::policy::{Policy, Rules, Speculation, ToolEffect};
 use crate::provenance::Provenance;
 use crate::scope::{Hold, Holds, Waits};
@@ -209,6 +210,28 @@ impl State {
         built_on.find(|hold| self.refused.contains(hold))
     }
 
+    /// Puts back a hold that was resolved and whose release was cut off before its permit was
+    /// spent: it is held again, for an oracle, whoever vouched for it before, and these wait for it.
+    pub fn reopen(&mut self, mut held: Hold, waiting: &[HoldId], policy: &Policy, workspace: &str) {
+        held.endorsed = None;
+        held.question.needs_oracle = true;
+        if !held.question.reasons.contains(&Reason::Recovered) {
+            held.question.reasons.push(Reason::Recovered);
+        }
+        let open = |on: &HoldId| self.holds.find(*on).is_some();
+        held.question.depends.retain(open);
+        held.manifest = held.digest(policy, workspace);
+        let level = self.provenance.level_of(&held.effect.carries);
+        if let Some(relabel) = labels::relabel(&held.effect, self.made_from, level) {
+            self.labels.hold(held.question.hold, relabel);
+        }
+        let on = held.question.hold;
+        self.holds.insert(held);
+        for name in waiting {
+            self.holds.wait(*name, on);
+        }
+    }
+
     /// The kinds that everything read so far was trusted for: integrity of what the agent makes.
     pub fn made_from(&self) -> KindSet {
         self.made_from
@@ -251,13 +274,15 @@ pub fn step(
             ..
         } => match state.holds.find(hold) {
             None => ignored(hold, UNKNOWN),
-            Some(held) if held.manifest != manifest => ignored(
+            Some(held) if held.manifest != manifest && !planted::is(Bug::StaleCounts) => ignored(
                 hold,
                 "it changed after the oracle saw it; the answer is void",
             ),
             // An approval is good for one policy and one workspace.
             Some(held)
-                if verdict == Verdict::Release && manifest != held.digest(policy, workspace) =>
+                if verdict == Verdict::Release
+                    && manifest != held.digest(policy, workspace)
+                    && !planted::is(Bug::StaleCounts) =>
             {
                 ignored(
                     hold,
@@ -274,6 +299,7 @@ pub fn step(
                     }
                     commit_ready(state, [hold])
                 }
+                Verdict::Refuse if planted::is(Bug::RefusalCommits) => carry_out(state, hold),
                 Verdict::Refuse => abort(state, hold, Refusal::Oracle { oracle, reason }),
             },
         },
@@ -291,6 +317,7 @@ pub fn step(
         }
         Input::Expire { hold, .. } => match state.holds.find(hold) {
             None => ignored(hold, UNKNOWN),
+            Some(_) if planted::is(Bug::ExpiryCommits) => carry_out(state, hold),
             Some(held) => {
                 let reasons = held.question.reasons.clone();
                 abort(state, hold, Refusal::NobodyThere(reasons))
@@ -392,11 +419,18 @@ fn propose(
     held.manifest = held.digest(policy, workspace);
     let depends = &held.question.depends;
     state.provenance.called(policy, event, &held.effect);
+    let in_doubt = in_doubt && !planted::is(Bug::DoubtForgotten);
     let decision = match policy.decide(rules, &held.effect, &state.provenance, depends) {
         Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
-        Decision::Defer(reasons) => match full(state, policy, 1, held.effect.payload.bytes) {
+        Decision::Defer(mut reasons) => match full(state, policy, 1, held.effect.payload.bytes) {
             Some(limit) => Decision::Refuse(Refusal::Limit(limit)),
-            None => Decision::Defer(reasons),
+            None => {
+                // That policy would vouch for it after what it waits for is not enough either.
+                if in_doubt {
+                    reasons.push(Reason::Recovered);
+                }
+                Decision::Defer(reasons)
+            }
         },
         decision => decision,
     };
@@ -497,7 +531,12 @@ fn reconsider(
             }
             Decision::Release(_) if in_doubt => alloc::vec![Reason::Recovered],
             Decision::Release(_) => Vec::new(),
-            Decision::Defer(reasons) => reasons,
+            Decision::Defer(mut reasons) => {
+                if in_doubt {
+                    reasons.push(Reason::Recovered);
+                }
+                reasons
+            }
         };
         if let Some(held) = state.holds.find_mut(hold) {
             held.question.needs_oracle = need_oracle(&reasons);
@@ -518,7 +557,9 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
         return Vec::new();
     }
     let mut depends: Vec<HoldId> = effect.saw.clone();
-    depends.extend(effect.carries.marks());
+    if !planted::is(Bug::MarksForgotten) {
+        depends.extend(effect.carries.marks());
+    }
     depends.extend(state.holds.before(waits(policy, effect)));
     depends.retain(|hold| state.holds.find(*hold).is_some());
     depends.sort_unstable();
@@ -551,7 +592,7 @@ fn commit_ready(state: &mut State, holds: impl IntoIterator<Item = HoldId>) -> V
     let mut actions = Vec::new();
     let mut ahead: BTreeSet<HoldId> = holds.into_iter().collect();
     while let Some(hold) = ahead.pop_first() {
-        if !state.holds.is_ready(hold) {
+        if !state.holds.is_ready(hold) && !planted::is(Bug::ReadyEarly) {
             continue;
         }
         ahead.extend(state.holds.waiting_for(hold));
@@ -574,7 +615,14 @@ fn commit_ready(state: &mut State, holds: impl IntoIterator<Item = HoldId>) -> V
 fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
     let mut own = Some(refusal);
     let mut actions = Vec::new();
-    for doomed in state.holds.dependents(hold) {
+    let doomed = if planted::is(Bug::AbortsAlone) {
+        alloc::vec![hold]
+    } else if planted::is(Bug::AbortsAll) {
+        state.holds.iter().map(|held| held.question.hold).collect()
+    } else {
+        state.holds.dependents(hold)
+    };
+    for doomed in doomed {
         if let Some(held) = state.holds.remove(doomed) {
             state.labels.discard(doomed);
             state.refused.insert(doomed);
@@ -589,6 +637,14 @@ fn abort(state: &mut State, hold: HoldId, refusal: Refusal) -> Vec<Action> {
         }
     }
     actions
+}
+
+/// What two planted bugs do with a hold that must not happen.
+fn carry_out(state: &mut State, hold: HoldId) -> Vec<Action> {
+    if let Some(held) = state.holds.find_mut(hold) {
+        held.question.needs_oracle = false;
+    }
+    commit_ready(state, [hold])
 }
 
 fn ignored(hold: HoldId, why: &str) -> Vec<Action> {

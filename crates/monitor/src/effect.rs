@@ -2,9 +2,11 @@
 //! refused or held; a held one is decided again when a verdict comes, by the same kernel and
 //! through the same log. There is no second path.
 
+use kernel::manifest::Nonce;
+use kernel::planted::{self, Bug};
 use kernel::{
-    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Notice, Refusal, Source,
-    Verdict, step,
+    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Level, Notice, Refusal,
+    Source, Verdict, step,
 };
 use store::record::leaves_written;
 use store::{Lease, Parked, Record};
@@ -17,12 +19,20 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     let bytes = incoming.content.bytes.len();
-    let kept = bytes > 0
-        && bytes <= KEPT_BYTES_MAX
-        && session.blobs().put_soon(&incoming.content.bytes).is_ok();
+    // Evidence need not survive a power cut, but what is secret does: without it, another process
+    // would let it out.
+    let keep = |bytes: &[u8]| {
+        let kept = if is_sensitive(session, &incoming.source) {
+            session.blobs().put(bytes)
+        } else {
+            session.blobs().put_soon(bytes)
+        };
+        kept.is_ok()
+    };
+    let kept = bytes > 0 && bytes <= KEPT_BYTES_MAX && keep(&incoming.content.bytes);
     let leaves = (!incoming.leaves.is_empty())
         .then(|| leaves_written(&incoming.leaves))
-        .filter(|written| kept && session.blobs().put_soon(written).is_ok())
+        .filter(|written| kept && keep(written))
         .map(|written| Digest::of(&written).hex());
     let policy = session.policy();
     let rules = session.rules();
@@ -62,6 +72,15 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     event
 }
 
+/// Whether what comes from there is more than public, by the policy or by what sticks to it.
+fn is_sensitive(session: &Session, source: &Source) -> bool {
+    let sticks = match source {
+        Source::Location { tree, path } => session.core().state.labels().of(tree, path).level,
+        _ => Level::Public,
+    };
+    session.policy().sensitivity(source).join(sticks) > Level::Public
+}
+
 pub(crate) fn propose(
     session: &Session,
     effect: Effect,
@@ -79,6 +98,7 @@ pub(crate) fn propose(
     }
     let nonce = match nonce {
         Ok(nonce) => nonce,
+        Err(_) if planted::is(Bug::NonceZero) => Nonce([0; 16]),
         Err(why) => return failed(&why, event, &effect),
     };
 
@@ -96,6 +116,7 @@ pub(crate) fn propose(
             input,
         );
     };
+    let in_doubt = in_doubt || core.forgetful;
     let input = Input::Propose {
         event,
         effect: effect.clone(),
@@ -153,7 +174,14 @@ pub(crate) fn propose(
             _ => Vec::new(),
         },
     };
-    if let Err(error) = core.append(&record) {
+    let mut record = record;
+    if planted::is(Bug::ProposalMisrecorded)
+        && let Record::Proposed { effect, .. } = &mut record
+    {
+        effect.operation = "message".to_string();
+    }
+    let unrecorded = planted::is(Bug::ProposalUnrecorded) && decision == "release";
+    if !unrecorded && let Err(error) = core.append(&record) {
         take_back(&mut core);
         return failed(&error.to_string(), event, &effect);
     }
@@ -175,7 +203,8 @@ pub(crate) fn propose(
             let Core { ledger, log, .. } = &mut *core;
             // A file change can be undone, so one sync a batch is enough: the channel's. What
             // only asks changes nothing that a lost record would hide.
-            let spent = if effect.class == Class::Stageable || effect.operation.reads_only() {
+            let only_asks = effect.operation.reads_only() || planted::is(Bug::PostOnlyAsks);
+            let spent = if effect.class == Class::Stageable || only_asks {
                 ledger.spend_soon(log, permit)
             } else {
                 ledger.spend(log, permit)
@@ -194,7 +223,9 @@ pub(crate) fn propose(
         }
         Action::Hold(question) => {
             // A hold has to survive this process.
-            if let Err(error) = core.log.sync() {
+            if !planted::is(Bug::HoldSoon)
+                && let Err(error) = core.log.sync()
+            {
                 core.failed.get_or_insert_with(|| error.to_string());
                 take_back(&mut core);
                 return failed(&error.to_string(), event, &effect);

@@ -113,6 +113,9 @@ pub(crate) struct Core {
     pub(crate) opened_ms: BTreeMap<HoldId, u64>,
     pub(crate) labels: Option<WorkspaceLabels>,
     pub(crate) scanner: Option<Scanner>,
+    /// Set when secrets that an earlier process knew are not known any more: policy alone
+    /// vouches for nothing then.
+    pub(crate) forgetful: bool,
     /// Set when the log failed: from then on nothing is released.
     pub(crate) failed: Option<String>,
     pub(crate) task: Vec<String>,
@@ -143,6 +146,7 @@ impl Session {
             opened_ms: BTreeMap::new(),
             labels,
             scanner: None,
+            forgetful: false,
             failed: None,
             task: Vec::new(),
             trace: Vec::new(),
@@ -152,6 +156,7 @@ impl Session {
             core.ledger = recovered.ledger;
             core.next_event = recovered.next_event;
             core.parked = recovered.parked;
+            core.forgetful = recovered.secrets_missing;
             let now_ms = clock.now_ms();
             let open = core.state.holds().iter().map(|held| held.question.hold);
             core.opened_ms = open.map(|hold| (hold, now_ms)).collect();

@@ -57,6 +57,11 @@ pub(crate) fn answer(names: &Names, query: &[u8]) -> Option<Vec<u8>> {
     reply.to_vec().ok()
 }
 
+/// As the channel answers a session's first message.
+pub fn answer_once(query: &[u8]) -> Option<Vec<u8>> {
+    answer(&Names::default(), query)
+}
+
 /// Adds what is known to the reply.
 fn resolve(names: &Names, asked: &Name, kind: RecordType, reply: &mut Message) -> ResponseCode {
     let text = asked.to_utf8();

@@ -241,8 +241,9 @@ fn fold(path: &Path, text: &[u8]) -> Result<(Labels, usize, usize), LabelsError>
     let mut lines = 0;
     let mut whole_bytes = 0;
     for piece in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(written) = piece.strip_suffix(b"\n") else {
-            // Cut off by a crash: its change did not happen.
+        let Some(written) = piece.strip_suffix(b"\n").filter(|line| !line.contains(&0)) else {
+            // Cut off by a crash (a page that a power cut kept from the disk reads as zeros): its
+            // change did not happen.
             break;
         };
         lines += 1;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use kernel::planted::{self, Bug};
 use kernel::{Digest, EventId, Permit};
 
 use crate::log::{Log, LogError};
@@ -63,7 +64,9 @@ impl Ledger {
     /// When the log cannot be written, or the event was spent before; there is no lease then.
     pub fn spend(&mut self, log: &mut Log, permit: Permit) -> Result<Lease, LogError> {
         let lease = self.spend_soon(log, permit)?;
-        log.sync()?;
+        if !planted::is(Bug::SpentSoon) {
+            log.sync()?;
+        }
         Ok(lease)
     }
 
@@ -76,11 +79,14 @@ impl Ledger {
         if self.spent.contains(&permit.event()) {
             return Err(LogError::SpentTwice(permit.event().0));
         }
-        log.append(&Record::Spent {
+        let record = Record::Spent {
             event: permit.event().0,
             manifest: permit.manifest().hex(),
             why: permit.why().to_string(),
-        })?;
+        };
+        if !planted::is(Bug::SpentUnrecorded) {
+            log.append(&record)?;
+        }
         self.spent.insert(permit.event());
         Ok(Lease {
             event: permit.event(),

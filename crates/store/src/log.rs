@@ -2,7 +2,7 @@
 //!
 //! A line is `{"seq":N,"at":"…","prev":"…","body":{…}}` followed by nothing. `prev` is the SHA-256 of
 //! the whole previous line (without its newline), so changing, dropping or reordering a line
-//! breaks every later one. A torn last line (a crash while writing) is recognised and cut off.
+//! breaks every later one. A torn end (a crash while writing) is recognised and cut off.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernel::Digest;
+use kernel::planted::{self, Bug};
 use serde::Deserialize;
 
 use crate::disk::{Append, Disk, OsDisk};
@@ -188,8 +189,10 @@ impl Log {
             }
         };
         let mut file = disk.append(path).map_err(io("open"))?;
-        file.cut(read.whole_bytes)
-            .map_err(io("cut the torn end of"))?;
+        if !planted::is(Bug::TornKept) {
+            file.cut(read.whole_bytes)
+                .map_err(io("cut the torn end of"))?;
+        }
         // What was read may still be in memory only; what is decided from now on builds on it.
         file.sync().map_err(io("sync"))?;
         let log = Self {
@@ -251,7 +254,10 @@ impl Log {
             .map(|()| Digest::of(&self.line))
             .and_then(|digest| {
                 self.line.push(b'\n');
-                self.file.write_all(&self.line)?;
+                match self.file.write_all(&self.line) {
+                    Err(_) if planted::is(Bug::LogSwallows) => {}
+                    written => written?,
+                }
                 Ok(digest)
             });
         self.prev = result.map_err(|source| LogError::Io {
@@ -297,7 +303,7 @@ fn compose(
 pub struct Reading {
     /// Its records.
     pub entries: Vec<Entry>,
-    /// Bytes of the last line if it was torn by a crash.
+    /// Bytes at the end that a crash tore.
     pub torn_bytes: u64,
     /// Digest of the last whole line.
     pub prev: Digest,
@@ -353,8 +359,11 @@ pub fn read_from(mut reader: impl BufRead, path: &Path) -> Result<Reading, LogEr
         if bytes == 0 {
             return Ok(reading);
         }
-        if text.pop() != Some(b'\n') {
-            reading.torn_bytes = bytes;
+        // A page that a power cut kept from the disk reads as zeros, which no record has; what
+        // comes after it was not durable either.
+        if text.pop() != Some(b'\n') || text.contains(&0) {
+            reading.torn_bytes =
+                bytes + std::io::copy(&mut reader, &mut std::io::sink()).map_err(io)?;
             return Ok(reading);
         }
         let number = reading.entries.len() as u64 + 1;

@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel::manifest::Nonce;
+use kernel::planted::{self, Bug};
 use kernel::policy::{Policy, Rules};
+use kernel::scope::Hold;
 use kernel::{
-    Action, Content, Digest, EventId, HoldId, Incoming, Input, Relabel, State, Verdict, step,
+    Action, Content, Digest, EventId, HoldId, Incoming, Input, Level, Relabel, Source, State,
+    Verdict, step,
 };
 
 use crate::blobs::Blobs;
@@ -35,6 +38,10 @@ pub struct Recovered {
     pub differences: Vec<String>,
     /// Changes of labels that effects of this session made.
     pub relabelled: Vec<Relabel>,
+    /// Contents that are not there any more; what derives from them is deferred.
+    pub missing: u64,
+    /// Whether one of them was sensitive: what carries it is not recognised any more.
+    pub secrets_missing: bool,
 }
 
 /// Folds a log.
@@ -47,23 +54,29 @@ pub fn recover(
     policy: &Policy,
     rules: &dyn Rules,
 ) -> Result<Recovered, String> {
-    let mut fold = Fold::default();
+    let mut fold = Fold {
+        resolved: resolved(entries),
+        ..Fold::default()
+    };
+    // Where the policy was replaced, manifests name the one that was in force then; what it said is
+    // what the one at hand says.
+    let mut policy = policy.clone();
+    let replaced = |entry: &Entry| matches!(entry.record, Record::Policy { .. });
+    let replaced = entries.iter().any(replaced);
     for entry in entries {
-        let derived = fold
-            .take(&entry.record, blobs, (policy, rules), None)
-            .map_err(|why| unusable(entry, &why))?;
-        if let (
-            Some(derived),
-            Record::Proposed {
-                event, decision, ..
-            },
-        ) = (derived, &entry.record)
-            && derived.decision != decision
+        if let Record::Header { epoch, .. } | Record::Policy { epoch, .. } = &entry.record
+            && replaced
+            && let Some(epoch) = Digest::from_hex(epoch)
         {
-            let now = derived.decision;
-            fold.differences
-                .push(format!("event {event}: recorded {decision}, now {now}"));
+            policy.epoch = epoch;
         }
+        let derived = fold
+            .take(&entry.record, blobs, (&policy, rules), None)
+            .map_err(|why| unusable(entry, &why))?;
+        if let Some(derived) = derived {
+            fold.agree(&entry.record, &derived, &policy, rules);
+        }
+        fold.settle(&entry.record, &policy, rules);
     }
     let unknown: Vec<EventId> = fold.spent.difference(&fold.done).copied().collect();
     let unfinished = fold.aborted.difference(&fold.done).copied().collect();
@@ -80,7 +93,19 @@ pub fn recover(
         workspace: fold.workspace,
         differences: fold.differences,
         relabelled: fold.relabelled,
+        missing: fold.missing,
+        secrets_missing: fold.secrets_missing,
     })
+}
+
+/// Holds of which the log says in the end that they were released or refused.
+fn resolved(entries: &[Entry]) -> BTreeSet<HoldId> {
+    let resolved = |entry: &Entry| match &entry.record {
+        Record::Spent { .. } if planted::is(Bug::SpentForgotten) => None,
+        Record::Spent { event, .. } | Record::Aborted { event, .. } => Some(HoldId(*event)),
+        _ => None,
+    };
+    entries.iter().filter_map(resolved).collect()
 }
 
 pub(crate) fn unusable(entry: &Entry, why: &str) -> String {
@@ -100,6 +125,7 @@ pub(crate) struct Fold {
     pub(crate) state: State,
     /// Contents that are not there any more.
     pub(crate) missing: u64,
+    secrets_missing: bool,
     spent: BTreeSet<EventId>,
     done: BTreeSet<EventId>,
     aborted: BTreeSet<EventId>,
@@ -108,6 +134,14 @@ pub(crate) struct Fold {
     workspace: String,
     differences: Vec<String>,
     relabelled: Vec<Relabel>,
+    /// Holds whose end is in the log, when that is known beforehand.
+    resolved: BTreeSet<HoldId>,
+    /// The others, as they were held.
+    unresolved: BTreeMap<HoldId, Hold>,
+    /// What every hold waited for at first.
+    depends: BTreeMap<HoldId, Vec<HoldId>>,
+    /// What the last record led to.
+    committed: Vec<HoldId>,
     /// What the kernel said has to follow and was not recorded yet.
     due: BTreeSet<(EventId, Follows)>,
     /// What was recorded without the kernel having said so, or is missing, in words.
@@ -128,6 +162,7 @@ impl Default for Fold {
         Self {
             state: State::default(),
             missing: 0,
+            secrets_missing: false,
             spent: BTreeSet::new(),
             done: BTreeSet::new(),
             aborted: BTreeSet::new(),
@@ -138,6 +173,10 @@ impl Default for Fold {
             relabelled: Vec::new(),
             due: BTreeSet::new(),
             mismatches: Vec::new(),
+            resolved: BTreeSet::new(),
+            unresolved: BTreeMap::new(),
+            depends: BTreeMap::new(),
+            committed: Vec::new(),
         }
     }
 }
@@ -178,6 +217,13 @@ impl Fold {
                 };
                 if known.is_none() && *bytes > 0 {
                     self.missing += 1;
+                    let source = Source::from(source);
+                    let sticks = match &source {
+                        Source::Location { tree, path } => self.state.labels().of(tree, path).level,
+                        _ => Level::Public,
+                    };
+                    self.secrets_missing |=
+                        policy.sensitivity(&source).join(sticks) > Level::Public;
                 }
                 let bytes = known.unwrap_or_default();
                 let incoming = Incoming {
@@ -301,6 +347,7 @@ impl Fold {
                 self.step(0, policy, rules, Input::Labels(labels));
             }
             Record::Relabelled { relabel, .. } => self.relabelled.push(relabel.read()?),
+            Record::Spent { .. } if planted::is(Bug::SpentForgotten) => {}
             Record::Spent { event, .. } => {
                 self.followed(EventId(*event), Follows::Spent);
                 self.spent.insert(EventId(*event));
@@ -315,6 +362,98 @@ impl Fold {
             Record::Told { .. } | Record::Note { .. } => {}
         }
         Ok(None)
+    }
+
+    /// Where the policy at hand decides otherwise than was recorded, what was recorded counts, and
+    /// of the two the one that lets less through.
+    fn agree(&mut self, record: &Record, now: &Derived, policy: &Policy, rules: &dyn Rules) {
+        let Record::Proposed {
+            event,
+            decision,
+            parked,
+            ..
+        } = record
+        else {
+            return;
+        };
+        let (event, hold) = (EventId(*event), HoldId(*event));
+        if now.decision != decision {
+            let now = now.decision;
+            self.differences
+                .push(format!("event {}: recorded {decision}, now {now}", event.0));
+        }
+        match (decision.as_str(), now.decision) {
+            ("defer", "release") => {
+                if let Some(input) = self.proposal(record) {
+                    self.step(event.0, policy, rules, input);
+                    self.parked.insert(hold, parked.clone());
+                }
+            }
+            // Forbidden by now: its channel is told to drop it.
+            ("defer", "refuse") => {
+                self.aborted.insert(event);
+            }
+            ("release" | "refuse", "defer") => {
+                self.step(event.0, policy, rules, Input::Withdraw { event, hold });
+            }
+            _ => {}
+        }
+        if let Some(held) = self.state.holds().find(hold) {
+            self.depends.insert(hold, held.question.depends.clone());
+            if !self.resolved.contains(&hold) {
+                self.unresolved.insert(hold, held.clone());
+            }
+        }
+    }
+
+    /// The proposal of a record once more, to be held in any case.
+    fn proposal(&self, record: &Record) -> Option<Input> {
+        let Record::Proposed {
+            event,
+            effect,
+            nonce,
+            ..
+        } = record
+        else {
+            return None;
+        };
+        let mut bytes = [0; 16];
+        hex::decode_to_slice(nonce, &mut bytes).ok()?;
+        Some(Input::Propose {
+            event: EventId(*event),
+            effect: effect.read().ok()?,
+            nonce: Nonce(bytes),
+            in_doubt: true,
+        })
+    }
+
+    /// What the log says of a hold counts, whatever the policy at hand makes of it: released is
+    /// what was spent, and nothing that was refused is held. A hold whose release was cut off
+    /// before its permit was spent is held again.
+    fn settle(&mut self, record: &Record, policy: &Policy, rules: &dyn Rules) {
+        if let Record::Spent { event, .. } | Record::Aborted { event, .. } = record
+            && !planted::is(Bug::SpentForgotten)
+        {
+            let (event, hold) = (EventId(*event), HoldId(*event));
+            if self.state.holds().find(hold).is_some() {
+                self.step(event.0, policy, rules, Input::Withdraw { event, hold });
+            }
+        }
+        for hold in std::mem::take(&mut self.committed) {
+            if planted::is(Bug::CutOffForgotten) {
+                continue;
+            }
+            if let Some(held) = self.unresolved.get(&hold) {
+                let waiting: Vec<HoldId> = self
+                    .depends
+                    .iter()
+                    .filter(|(_, on)| on.contains(&hold))
+                    .map(|(name, _)| *name)
+                    .collect();
+                self.state
+                    .reopen(held.clone(), &waiting, policy, &self.workspace);
+            }
+        }
     }
 
     fn derived(&self, event: u64, action: Option<&Action>) -> Derived {
@@ -385,10 +524,18 @@ impl Fold {
         rules: &dyn Rules,
         input: Input,
     ) -> Vec<Action> {
-        self.next_event = self.next_event.max(event + 1);
+        self.next_event = self.next_event.max(event.saturating_add(1));
         self.all_followed();
         let actions = step(&mut self.state, policy, rules, &self.workspace, input);
         for action in &actions {
+            match action {
+                Action::Commit { hold, .. } => self.committed.push(*hold),
+                // Refused, and cut off before that was recorded: its channel has to drop it.
+                Action::Abort { hold, .. } => {
+                    self.aborted.insert(EventId(hold.0));
+                }
+                _ => {}
+            }
             let due = match action {
                 Action::Release(permit) | Action::Commit { permit, .. } => {
                     (permit.event(), Follows::Spent)

@@ -45,6 +45,20 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kairos-guards",
         ],
     ),
+    // Arbitrary bytes for every reader: a test, and no part of the program.
+    (
+        "kairos-fuzz",
+        &[
+            "kairos-kernel",
+            "kairos-store",
+            "kairos-policy",
+            "kairos-net",
+            "kairos-term",
+            "kairos-conversation",
+        ],
+    ),
+    // The simulation: a test, and no part of the program.
+    ("kairos-sim", ADAPTER),
     ("kairos-tidy", &[]),
     ("kairos-e2e", &[]),
 ];
@@ -150,6 +164,52 @@ fn dependencies_point_one_way() {
             wrong.push(format!(
                 "`{listed}` is in LAYERS but not in the workspace: take it out"
             ));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn planted_bugs_stay_in_tests() {
+    let mut wrong = Vec::new();
+    for package in members(&metadata()) {
+        let features = package["features"].as_object().unwrap();
+        let defaults = features.get("default").and_then(|words| words.as_array());
+        if defaults
+            .into_iter()
+            .flatten()
+            .any(|word| word.as_str().unwrap().contains("planted"))
+        {
+            wrong.push(format!("`{}` plants bugs by default", name(package)));
+        }
+        for (feature, words) in features {
+            let plants = words
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|word| word.as_str().unwrap().contains("planted"));
+            if plants && feature != "planted" {
+                wrong.push(format!(
+                    "feature `{feature}` of `{}` plants bugs",
+                    name(package)
+                ));
+            }
+            if feature == "planted" && !["kairos-kernel", "kairos-sim"].contains(&name(package)) {
+                wrong.push(format!(
+                    "`{}` has a feature `planted`: only the kernel and the simulation do",
+                    name(package)
+                ));
+            }
+        }
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let words = dependency["features"].as_array().unwrap();
+            if words.iter().any(|word| word == "planted") {
+                wrong.push(format!(
+                    "`{}` switches on the planted bugs of `{}`",
+                    name(package),
+                    name(dependency)
+                ));
+            }
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
