@@ -64,12 +64,13 @@ impl Sink {
 }
 
 impl Harness {
-    /// Begins a session in a directory of a disk; the first event is the task's, if there is one.
+    /// Begins a session in a directory of a disk; what outlives it is on the shared one. The first event is
+    /// the task's, if there is one.
     ///
     /// # Errors
     /// When its log cannot be written.
     pub fn open(
-        disk: &Arc<dyn Disk>,
+        (disk, shared): (&Arc<dyn Disk>, &Arc<dyn Disk>),
         root: &Path,
         id: &str,
         policy: &LoadedPolicy,
@@ -105,7 +106,7 @@ impl Harness {
         })
         .map_err(|e| failed(e.to_string()))?;
         let labels = workspace
-            .map(|name| WorkspaceLabels::open_on(disk, root, name))
+            .map(|name| WorkspaceLabels::open_on(shared, root, name))
             .transpose()
             .map_err(|e| failed(e.to_string()))?;
         let session = Session::new(Parts {

@@ -12,7 +12,7 @@ use monitor::{Chance, View};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use store::{Disk, SessionDir};
+use store::{Disk, MemoryDisk, SessionDir};
 
 use crate::reply::{Mistake, Reply};
 use crate::request::{
@@ -285,8 +285,10 @@ impl Sessions {
             )
         })?;
         let service = &self.service;
+        // What is forgotten at the end is kept apart, so that it is gone at once.
+        let own = service.forget.then(MemoryDisk::shared);
         let harness = Harness::open(
-            &service.disk,
+            (own.as_ref().unwrap_or(&service.disk), &service.disk),
             &service.root,
             &name,
             policy,
@@ -310,11 +312,7 @@ impl Sessions {
             .open
             .remove(&request.session)
             .ok_or_else(|| no_session(&request.session))?;
-        let dir = harness.dir().clone();
         let refused = harness.close();
-        if self.service.forget {
-            remove_all(&*self.service.disk, dir.path());
-        }
         Ok(Reply::Closed { refused })
     }
 
@@ -347,14 +345,4 @@ fn no_session(name: &str) -> Mistake {
         format!("there is no open session `{name}`"),
         "open it first: {\"do\":\"open\",\"session\":…,\"policy\":…}",
     )
-}
-
-/// What a closed session kept in memory goes away.
-fn remove_all(disk: &dyn Disk, path: &std::path::Path) {
-    for name in disk.list(path).unwrap_or_default() {
-        let below = path.join(name);
-        if disk.remove(&below).is_err() {
-            remove_all(disk, &below);
-        }
-    }
 }
