@@ -210,6 +210,12 @@ impl State {
         built_on.find(|hold| self.refused.contains(hold))
     }
 
+    /// Takes note that a hold was refused before, by another process: nothing that builds on it is
+    /// released.
+    pub fn refused_before(&mut self, hold: HoldId) {
+        self.refused.insert(hold);
+    }
+
     /// Puts back a hold that was resolved and whose release was cut off before its permit was
     /// spent: it is held again, for an oracle, whoever vouched for it before, and these wait for it.
     pub fn reopen(&mut self, mut held: Hold, waiting: &[HoldId], policy: &Policy, workspace: &str) {

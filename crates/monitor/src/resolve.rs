@@ -37,7 +37,7 @@ pub fn resolve(session: &Session, oracle: &dyn Oracle, only: Option<&[HoldId]>) 
     let held: Vec<Held> = session
         .held()
         .into_iter()
-        .filter(|held| held.question.needs_oracle)
+        .filter(|held| held.question.needs_oracle && !held.endorsed)
         .filter(|held| only.is_none_or(|only| only.contains(&held.hold)))
         .collect();
     if held.is_empty() {

@@ -34,6 +34,8 @@ pub struct Held {
     pub mark: String,
     /// What the agent is told meanwhile.
     pub notice: Notice,
+    /// Whether an oracle released it already and it only waits for what it depends on.
+    pub endorsed: bool,
     /// What the channel parked.
     pub parked: Parked,
     /// Level of what it carries and where that came from; none for public content.
@@ -155,6 +157,12 @@ impl Session {
             core.state = recovered.state;
             core.ledger = recovered.ledger;
             core.next_event = recovered.next_event;
+            let resumed = Record::Note {
+                what: store::recover::RESUMED.to_string(),
+                facts: BTreeMap::new(),
+            };
+            // A log that fails releases nothing.
+            let _ = core.append(&resumed);
             core.parked = recovered.parked;
             core.forgetful = recovered.secrets_missing;
             let now_ms = clock.now_ms();
@@ -573,6 +581,7 @@ impl Core {
             effect: hold.effect.clone(),
             manifest: hold.manifest,
             notice: self.notice(hold),
+            endorsed: hold.endorsed.is_some(),
             mark: hold.nonce.mark(),
             parked: self
                 .parked

@@ -17,6 +17,9 @@ use crate::ledger::Ledger;
 use crate::log::Entry;
 use crate::record::{Parked, Record, WrittenLabel, leaves_read, read_channel, words};
 
+/// The note with which another process goes on: what was cut off before it is held again.
+pub const RESUMED: &str = "resumed";
+
 /// What a log adds up to.
 #[derive(Debug)]
 pub struct Recovered {
@@ -55,7 +58,7 @@ pub fn recover(
     rules: &dyn Rules,
 ) -> Result<Recovered, String> {
     let mut fold = Fold {
-        resolved: resolved(entries),
+        recovers: true,
         ..Fold::default()
     };
     // Where the policy was replaced, manifests name the one that was in force then; what it said is
@@ -78,6 +81,7 @@ pub fn recover(
         }
         fold.settle(&entry.record, &policy, rules);
     }
+    fold.cut_off(&policy);
     let unknown: Vec<EventId> = fold.spent.difference(&fold.done).copied().collect();
     let unfinished = fold.aborted.difference(&fold.done).copied().collect();
     fold.parked.retain(|hold, _| {
@@ -96,16 +100,6 @@ pub fn recover(
         missing: fold.missing,
         secrets_missing: fold.secrets_missing,
     })
-}
-
-/// Holds of which the log says in the end that they were released or refused.
-fn resolved(entries: &[Entry]) -> BTreeSet<HoldId> {
-    let resolved = |entry: &Entry| match &entry.record {
-        Record::Spent { .. } if planted::is(Bug::SpentForgotten) => None,
-        Record::Spent { event, .. } | Record::Aborted { event, .. } => Some(HoldId(*event)),
-        _ => None,
-    };
-    entries.iter().filter_map(resolved).collect()
 }
 
 pub(crate) fn unusable(entry: &Entry, why: &str) -> String {
@@ -134,14 +128,10 @@ pub(crate) struct Fold {
     workspace: String,
     differences: Vec<String>,
     relabelled: Vec<Relabel>,
-    /// Holds whose end is in the log, when that is known beforehand.
-    resolved: BTreeSet<HoldId>,
-    /// The others, as they were held.
+    /// Whether what the log says counts, whatever the policy at hand makes of it.
+    recovers: bool,
+    /// Holds whose end is not in the log so far, as they were held.
     unresolved: BTreeMap<HoldId, Hold>,
-    /// What every hold waited for at first.
-    depends: BTreeMap<HoldId, Vec<HoldId>>,
-    /// What the last record led to.
-    committed: Vec<HoldId>,
     /// What the kernel said has to follow and was not recorded yet.
     due: BTreeSet<(EventId, Follows)>,
     /// What was recorded without the kernel having said so, or is missing, in words.
@@ -173,10 +163,8 @@ impl Default for Fold {
             relabelled: Vec::new(),
             due: BTreeSet::new(),
             mismatches: Vec::new(),
-            resolved: BTreeSet::new(),
+            recovers: false,
             unresolved: BTreeMap::new(),
-            depends: BTreeMap::new(),
-            committed: Vec::new(),
         }
     }
 }
@@ -350,15 +338,18 @@ impl Fold {
             Record::Spent { .. } if planted::is(Bug::SpentForgotten) => {}
             Record::Spent { event, .. } => {
                 self.followed(EventId(*event), Follows::Spent);
+                self.unresolved.remove(&HoldId(*event));
                 self.spent.insert(EventId(*event));
             }
             Record::Aborted { event, .. } => {
                 self.followed(EventId(*event), Follows::Aborted);
+                self.unresolved.remove(&HoldId(*event));
                 self.aborted.insert(EventId(*event));
             }
             Record::Done { event, .. } => {
                 self.done.insert(EventId(*event));
             }
+            Record::Note { what, .. } if what == RESUMED => self.cut_off(policy),
             Record::Told { .. } | Record::Note { .. } => {}
         }
         Ok(None)
@@ -392,17 +383,12 @@ impl Fold {
             // Forbidden by now: its channel is told to drop it.
             ("defer", "refuse") => {
                 self.aborted.insert(event);
+                self.state.refused_before(hold);
             }
             ("release" | "refuse", "defer") => {
                 self.step(event.0, policy, rules, Input::Withdraw { event, hold });
             }
             _ => {}
-        }
-        if let Some(held) = self.state.holds().find(hold) {
-            self.depends.insert(hold, held.question.depends.clone());
-            if !self.resolved.contains(&hold) {
-                self.unresolved.insert(hold, held.clone());
-            }
         }
     }
 
@@ -431,24 +417,43 @@ impl Fold {
     /// what was spent, and nothing that was refused is held. A hold whose release was cut off
     /// before its permit was spent is held again.
     fn settle(&mut self, record: &Record, policy: &Policy, rules: &dyn Rules) {
-        if let Record::Spent { event, .. } | Record::Aborted { event, .. } = record
-            && !planted::is(Bug::SpentForgotten)
-        {
-            let (event, hold) = (EventId(*event), HoldId(*event));
-            if self.state.holds().find(hold).is_some() {
-                self.step(event.0, policy, rules, Input::Withdraw { event, hold });
-            }
+        let (event, happened) = match record {
+            Record::Spent { .. } if planted::is(Bug::SpentForgotten) => return,
+            Record::Spent { event, .. } => (*event, true),
+            Record::Aborted { event, .. } => (*event, false),
+            // Its channel was told to drop it, because a policy since then forbids it.
+            Record::Done { event, .. } if !self.spent.contains(&EventId(*event)) => (*event, false),
+            _ => return,
+        };
+        let (event, hold) = (EventId(event), HoldId(event));
+        if self.state.holds().find(hold).is_none() {
+            return;
         }
-        for hold in std::mem::take(&mut self.committed) {
-            if planted::is(Bug::CutOffForgotten) {
+        // With what was refused goes what depends on it, recorded or cut off before.
+        let input = if happened {
+            Input::Withdraw { event, hold }
+        } else {
+            Input::Expire { event, hold }
+        };
+        self.step(event.0, policy, rules, input);
+        self.unresolved.remove(&hold);
+    }
+
+    /// Here the log went on, or ended, and does not say that what was released was carried out: the
+    /// process was cut off, or another policy would release what this log's did not. It has not
+    /// happened, and is held again.
+    fn cut_off(&mut self, policy: &Policy) {
+        for (event, what) in std::mem::take(&mut self.due) {
+            let hold = HoldId(event.0);
+            if what == Follows::Aborted || planted::is(Bug::CutOffForgotten) {
                 continue;
             }
             if let Some(held) = self.unresolved.get(&hold) {
                 let waiting: Vec<HoldId> = self
-                    .depends
-                    .iter()
-                    .filter(|(_, on)| on.contains(&hold))
-                    .map(|(name, _)| *name)
+                    .unresolved
+                    .values()
+                    .filter(|other| other.question.depends.contains(&hold))
+                    .map(|other| other.question.hold)
                     .collect();
                 self.state
                     .reopen(held.clone(), &waiting, policy, &self.workspace);
@@ -517,6 +522,24 @@ impl Fold {
         }
     }
 
+    /// What the holds wait for that an input may resolve, as it is before that.
+    fn remember(&mut self, input: &Input) {
+        let holds = self.state.holds();
+        let touched = match input {
+            Input::Verdict { hold, .. }
+            | Input::Withdraw { hold, .. }
+            | Input::Expire { hold, .. }
+            | Input::Overdue { hold, .. } => holds.dependents(*hold),
+            Input::Reconsider { .. } => holds.iter().map(|held| held.question.hold).collect(),
+            Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => return,
+        };
+        for name in touched {
+            if let (Some(now), Some(then)) = (holds.find(name), self.unresolved.get_mut(&name)) {
+                then.question.depends.clone_from(&now.question.depends);
+            }
+        }
+    }
+
     fn step(
         &mut self,
         event: u64,
@@ -525,11 +548,20 @@ impl Fold {
         input: Input,
     ) -> Vec<Action> {
         self.next_event = self.next_event.max(event.saturating_add(1));
-        self.all_followed();
+        if self.recovers {
+            self.cut_off(policy);
+        } else {
+            self.all_followed();
+        }
+        self.remember(&input);
         let actions = step(&mut self.state, policy, rules, &self.workspace, input);
         for action in &actions {
             match action {
-                Action::Commit { hold, .. } => self.committed.push(*hold),
+                Action::Hold(question) => {
+                    if let Some(held) = self.state.holds().find(question.hold) {
+                        self.unresolved.insert(question.hold, held.clone());
+                    }
+                }
                 // Refused, and cut off before that was recorded: its channel has to drop it.
                 Action::Abort { hold, .. } => {
                     self.aborted.insert(EventId(hold.0));

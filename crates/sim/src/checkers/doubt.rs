@@ -65,6 +65,11 @@ impl Checker for Doubt {
                         "{name} was in doubt and became observable without an oracle's release"
                     ));
                 }
+                if self.unjudged.contains(&observed.name) {
+                    return Err(format!(
+                        "{name} became observable although its oracle had failed"
+                    ));
+                }
                 let spent = log.spent.get(&observed.event.0).map(|(index, _)| *index);
                 if let Some(records) = self.fault
                     && spent.is_none_or(|index| index >= records)
