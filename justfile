@@ -66,7 +66,7 @@ simulate *arguments:
 
 # Every interleaving of three effects, with a crash anywhere.
 model:
-    cargo test --release --package kairos-sim --test model -- --include-ignored --nocapture
+    cargo test --release --package kairos-sim --test model -- --nocapture
 
 # Which checker finds which planted bug.
 planted:

@@ -5,7 +5,6 @@
 use sim::model::{Explored, PROPERTIES, explore, setups};
 
 #[test]
-#[ignore = "minutes of work: `just model`"]
 fn every_interleaving_of_three_effects_keeps_every_property() {
     let setups = setups();
     let total: Explored = std::thread::scope(|scope| {
