@@ -30,7 +30,7 @@ pub(crate) enum Mode {
 /// What the thread is asked.
 enum Asked {
     /// An effect is held.
-    Held(Held),
+    Held(Box<Held>),
     /// A limit is reached: these cannot wait for the end.
     Due(Vec<HoldId>),
 }
@@ -64,7 +64,7 @@ impl Deciding {
         let listener = Arc::clone(&this);
         session.subscribe(Box::new(move |happening| {
             let asked = match happening {
-                Happening::Held(held) => Some(Asked::Held((**held).clone())),
+                Happening::Held(held) => Some(Asked::Held(held.clone())),
                 Happening::Due { holds, .. } => Some(Asked::Due(holds.clone())),
                 _ => None,
             };
