@@ -123,6 +123,10 @@ impl Host {
         {
             self.base.forget_dirs();
         }
+        if delta.new.is_none() {
+            // What lies there now, if anything does, its owner has just made.
+            return Ok(None);
+        }
         self.base
             .version(&delta.path)
             .map_err(|e| failed("look at", delta, e))
