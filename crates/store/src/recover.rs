@@ -247,6 +247,9 @@ impl Fold {
                 in_doubt,
                 ..
             } => {
+                if *event < self.next_event {
+                    return Err(format!("event {event} comes after a later one"));
+                }
                 let mut bytes = [0; 16];
                 hex::decode_to_slice(nonce, &mut bytes).map_err(|_| format!("nonce `{nonce}`"))?;
                 let mut effect = effect.read()?;
