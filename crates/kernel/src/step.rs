@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::decision::{Decision, Limit, Permit, Question, Reason, Refusal};
 use crate::event::{Class, Digest, Effect, EventId, HoldId, Incoming, Object, Source};
+use crate::label::Level;
 use crate::labels::{self, Label, Labels, Place, Relabel};
 use crate::manifest::Nonce;
 use crate::notice::Notice;
@@ -186,6 +187,31 @@ impl State {
         &self.labels
     }
 
+    /// Level of what comes from a source: by the policy, and by what sticks to its place.
+    pub fn sensitivity(&self, policy: &Policy, source: &Source) -> Level {
+        policy.sensitivity(source).join(self.label_of(source).level)
+    }
+
+    /// Holds that an input may resolve, oldest first: the one it names with what depends on it, or
+    /// all of them.
+    pub fn touched(&self, input: &Input) -> Vec<HoldId> {
+        match input {
+            Input::Verdict { hold, .. }
+            | Input::Withdraw { hold, .. }
+            | Input::Expire { hold, .. }
+            | Input::Overdue { hold, .. } => self.holds.dependents(*hold),
+            Input::Reconsider { .. } => self.holds.iter().map(|held| held.question.hold).collect(),
+            Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => Vec::new(),
+        }
+    }
+
+    fn label_of(&self, source: &Source) -> Label {
+        match source {
+            Source::Location { tree, path } => self.labels.of(tree, path),
+            _ => Label::CLEAN,
+        }
+    }
+
     /// Takes over a label from before; the same as [`Input::Labels`].
     pub fn stick(&mut self, place: Place, label: Label) {
         self.labels.apply(&Relabel::Stick(place, label));
@@ -348,10 +374,7 @@ const UNKNOWN: &str = "there is no such hold, or it is resolved";
 /// Content reached the agent: what its source is trusted for, and what sticks to its place, say
 /// what it adds to what is known.
 fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming) {
-    let label = match &incoming.source {
-        Source::Location { tree, path } => state.labels.of(tree, path),
-        _ => Label::CLEAN,
-    };
+    let label = state.label_of(&incoming.source);
     let own_words = Place::at(&incoming.source).is_some_and(|at| state.written.contains(&at));
     let kinds = if own_words {
         KindSet::NONE
@@ -360,7 +383,7 @@ fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming
             .trusted_kinds(&incoming.source)
             .intersection(label.trusted)
     };
-    let level = policy.sensitivity(&incoming.source).join(label.level);
+    let level = state.sensitivity(policy, &incoming.source);
     if incoming.source == Source::Task {
         let mut both = [0; 64];
         let (before, words) = both.split_at_mut(32);

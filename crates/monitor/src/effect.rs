@@ -21,8 +21,10 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     let bytes = incoming.content.bytes.len();
     // Evidence need not survive a power cut, but what is secret does: without it, another process
     // would let it out.
+    let policy = session.policy();
+    let level = session.core().state.sensitivity(&policy, &incoming.source);
     let keep = |bytes: &[u8]| {
-        let kept = if is_sensitive(session, &incoming.source) {
+        let kept = if level > Level::Public {
             session.blobs().put(bytes)
         } else {
             session.blobs().put_soon(bytes)
@@ -34,7 +36,6 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         .then(|| leaves_written(&incoming.leaves))
         .filter(|written| kept && keep(written))
         .map(|written| Digest::of(&written).hex());
-    let policy = session.policy();
     let rules = session.rules();
     let mut core = session.core();
     if matches!(incoming.source, Source::Location { .. }) {
@@ -70,15 +71,6 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         Input::Incoming { event, incoming },
     );
     event
-}
-
-/// Whether what comes from there is more than public, by the policy or by what sticks to it.
-fn is_sensitive(session: &Session, source: &Source) -> bool {
-    let sticks = match source {
-        Source::Location { tree, path } => session.core().state.labels().of(tree, path).level,
-        _ => Level::Public,
-    };
-    session.policy().sensitivity(source).join(sticks) > Level::Public
 }
 
 pub(crate) fn propose(
@@ -375,18 +367,9 @@ fn resolve(session: &Session, make: impl FnOnce(EventId) -> (Record, Input)) -> 
     let (record, input) = make(event);
     core.append(&record).map_err(|e| e.to_string())?;
     // Only the hold itself and what depends on it can be resolved by this.
-    let touched = match &input {
-        Input::Verdict { hold, .. }
-        | Input::Withdraw { hold, .. }
-        | Input::Expire { hold, .. }
-        | Input::Overdue { hold, .. } => core.state.holds().dependents(*hold),
-        Input::Reconsider { .. } => {
-            let holds = core.state.holds().iter();
-            holds.map(|held| held.question.hold).collect()
-        }
-        Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => Vec::new(),
-    };
-    let before: Vec<Held> = touched
+    let before: Vec<Held> = core
+        .state
+        .touched(&input)
         .iter()
         .filter_map(|hold| core.state.holds().find(*hold))
         .map(|hold| core.held(hold))

@@ -8,8 +8,8 @@ use std::time::Instant;
 use kernel::manifest::Nonce;
 use kernel::policy::{Policy, Rules};
 use kernel::{
-    Digest, Effect, EventId, HoldId, Incoming, Level, Notice, Origin, Question, Refusal, Relabel,
-    Scanner, State, Verdict,
+    Digest, Effect, EventId, HoldId, Incoming, Label, Level, Notice, Origin, Place, Question,
+    Refusal, Relabel, Scanner, State, Verdict,
 };
 use store::{Blobs, Lease, Log, LogError, Parked, Record, Recovered, SessionDir, WorkspaceLabels};
 
@@ -490,15 +490,19 @@ impl Core {
     /// Takes over what sticks to the workspace from before.
     fn stick(&mut self) {
         let Some(labels) = &self.labels else { return };
-        let known = labels.known().to_vec();
-        if known.is_empty() {
+        self.take_over(labels.known().to_vec());
+    }
+
+    /// Records labels that other sessions left, and heeds them from now on.
+    fn take_over(&mut self, found: Vec<(Place, Label)>) {
+        if found.is_empty() {
             return;
         }
-        let places = known.iter().map(|(place, label)| (place, *label));
+        let places = found.iter().map(|(place, label)| (place, *label));
         let labels = store::record::written_labels(places);
         // A log that fails releases nothing.
         let _ = self.append(&Record::Labels { labels });
-        for (place, label) in known {
+        for (place, label) in found {
             self.state.stick(place, label);
         }
     }
@@ -517,22 +521,14 @@ impl Core {
         let mut worse = Vec::new();
         for relabel in news {
             // That somebody else's place is gone does not make it better here.
-            if let Relabel::Stick(place, label) = relabel
-                && label.merge(self.state.labels().of(&place.tree, &place.path))
-                    != self.state.labels().of(&place.tree, &place.path)
-            {
-                worse.push((place, label));
+            if let Relabel::Stick(place, label) = relabel {
+                let now = self.state.labels().of(&place.tree, &place.path);
+                if label.merge(now) != now {
+                    worse.push((place, label));
+                }
             }
         }
-        if worse.is_empty() {
-            return;
-        }
-        let places = worse.iter().map(|(place, label)| (place, *label));
-        let labels = store::record::written_labels(places);
-        let _ = self.append(&Record::Labels { labels });
-        for (place, label) in worse {
-            self.state.stick(place, label);
-        }
+        self.take_over(worse);
     }
 
     /// Records what an effect does to a label, here and with the workspace.

@@ -8,8 +8,7 @@ use kernel::planted::{self, Bug};
 use kernel::policy::{Policy, Rules};
 use kernel::scope::Hold;
 use kernel::{
-    Action, Content, Digest, EventId, HoldId, Incoming, Input, Level, Relabel, Source, State,
-    Verdict, step,
+    Action, Content, Digest, EventId, HoldId, Incoming, Input, Level, Relabel, State, Verdict, step,
 };
 
 use crate::blobs::Blobs;
@@ -205,13 +204,8 @@ impl Fold {
                 };
                 if known.is_none() && *bytes > 0 {
                     self.missing += 1;
-                    let source = Source::from(source);
-                    let sticks = match &source {
-                        Source::Location { tree, path } => self.state.labels().of(tree, path).level,
-                        _ => Level::Public,
-                    };
                     self.secrets_missing |=
-                        policy.sensitivity(&source).join(sticks) > Level::Public;
+                        self.state.sensitivity(policy, &source.into()) > Level::Public;
                 }
                 let bytes = known.unwrap_or_default();
                 let incoming = Incoming {
@@ -528,15 +522,7 @@ impl Fold {
     /// What the holds wait for that an input may resolve, as it is before that.
     fn remember(&mut self, input: &Input) {
         let holds = self.state.holds();
-        let touched = match input {
-            Input::Verdict { hold, .. }
-            | Input::Withdraw { hold, .. }
-            | Input::Expire { hold, .. }
-            | Input::Overdue { hold, .. } => holds.dependents(*hold),
-            Input::Reconsider { .. } => holds.iter().map(|held| held.question.hold).collect(),
-            Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => return,
-        };
-        for name in touched {
+        for name in self.state.touched(input) {
             if let (Some(now), Some(then)) = (holds.find(name), self.unresolved.get_mut(&name)) {
                 then.question.depends.clone_from(&now.question.depends);
             }
