@@ -68,18 +68,20 @@ fn spaced(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
+/// Lower case, still in NFKC: a letter may have a composed form in lower case only (`T` with a
+/// diaeresis has none, `t` with one has).
 fn lower(text: Cow<'_, str>) -> Cow<'_, str> {
-    let changes = if text.is_ascii() {
-        text.bytes().any(|b| b.is_ascii_uppercase())
-    } else {
-        text.chars()
-            .any(|c| !c.to_lowercase().eq(core::iter::once(c)))
-    };
-    if changes {
-        Cow::Owned(text.to_lowercase())
-    } else {
-        text
+    if text.is_ascii() {
+        if text.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Cow::Owned(text.to_ascii_lowercase());
+        }
+    } else if text
+        .chars()
+        .any(|c| !c.to_lowercase().eq(core::iter::once(c)))
+    {
+        return Cow::Owned(text.to_lowercase().nfkc().collect());
     }
+    text
 }
 
 /// The host of a URL, as written.
@@ -106,7 +108,7 @@ fn host(text: &str) -> String {
         return bare.to_ascii_lowercase();
     }
     // What UTS 46 maps further than NFKC and lower case do stays apart, and so does not derive.
-    let lower: String = bare.to_lowercase().nfkc().collect();
+    let lower = lower(Cow::Borrowed(bare)).into_owned();
     let labels = lower.split('.').map(|label| match label.is_ascii() {
         true => Some(label.to_string()),
         false => punycode(label),
