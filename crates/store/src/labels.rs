@@ -51,8 +51,9 @@ pub struct WorkspaceLabels {
     disk: Arc<dyn Disk>,
     file: Box<dyn Append>,
     known: Vec<(Place, Label)>,
-    /// So much of the file was read.
+    /// So much of the file was read, in bytes and in lines.
     read_bytes: u64,
+    read_lines: usize,
     /// Other sessions of the workspace see by it that this one appends.
     _lock: Option<File>,
 }
@@ -114,12 +115,18 @@ impl WorkspaceLabels {
         disk.read(&path)
             .and_then(|mut file| file.read_to_end(&mut text))
             .map_err(io("read"))?;
-        let (labels, lines, whole_bytes) = fold(&path, &text)?;
+        // A page that a power cut kept from the disk reads as zeros; whoever is alone cuts it off.
+        let zeros = text.iter().position(|byte| alone && *byte == 0);
+        let sound = text.get(..zeros.unwrap_or(text.len())).unwrap_or_default();
+        let (changes, whole_bytes) = changes(&path, sound, 0)?;
+        let mut labels = Labels::default();
+        changes.iter().for_each(|change| labels.apply(change));
+        let (mut read_lines, mut read_bytes) = (changes.len(), whole_bytes as u64);
         let known: Vec<(Place, Label)> = labels
             .permanent()
             .map(|(place, label)| (place.clone(), label))
             .collect();
-        let rewritten = alone && lines > LINES_MIN && lines > known.len() * 2;
+        let rewritten = alone && read_lines > LINES_MIN && read_lines > known.len() * 2;
         if rewritten {
             let part = dir.join("labels.part");
             if disk.contains(&part) {
@@ -135,22 +142,22 @@ impl WorkspaceLabels {
                 .and_then(|()| disk.rename(&part, &path))
                 .and_then(|()| disk.sync_dir(dir))
                 .map_err(io("rewrite"))?;
+            (read_lines, read_bytes) = (known.len(), text.len() as u64);
         }
         let mut file = disk.append(&path).map_err(io("open"))?;
         if alone && whole_bytes < text.len() && !rewritten {
             file.cut(whole_bytes as u64)
                 .map_err(io("cut the torn end of"))?;
         }
-        let mut labels = Self {
+        Ok(Self {
             path,
             disk: Arc::clone(disk),
             file,
             known,
-            read_bytes: 0,
+            read_bytes,
+            read_lines,
             _lock: None,
-        };
-        labels.news()?;
-        Ok(labels)
+        })
     }
 
     /// What was appended since, by sessions beside this one and by itself.
@@ -167,20 +174,9 @@ impl WorkspaceLabels {
                 file.read_to_end(&mut text)
             })
             .map_err(|source| self.io("read", source))?;
-        let mut news = Vec::new();
-        for piece in text.split_inclusive(|byte| *byte == b'\n') {
-            // A line that is just being written is read next time.
-            let Some(written) = piece.strip_suffix(b"\n") else {
-                break;
-            };
-            let relabel = read_line(written).map_err(|what| LabelsError::Broken {
-                path: self.path.clone(),
-                line: 0,
-                what,
-            })?;
-            news.push(relabel);
-            self.read_bytes += piece.len() as u64;
-        }
+        let (news, whole_bytes) = changes(&self.path, &text, self.read_lines)?;
+        self.read_bytes += whole_bytes as u64;
+        self.read_lines += news.len();
         Ok(news)
     }
 
@@ -235,27 +231,25 @@ fn read_line(written: &[u8]) -> Result<Relabel, String> {
     relabel.read()
 }
 
-/// The labels that lines add up to, how many they were, and how many bytes of them are whole.
-fn fold(path: &Path, text: &[u8]) -> Result<(Labels, usize, usize), LabelsError> {
-    let mut labels = Labels::default();
-    let mut lines = 0;
+/// The changes that stand in whole lines, and how many bytes these are; `before` so many lines were
+/// read earlier. The end of a text may be just being written, or cut off by a crash: its change did
+/// not happen.
+fn changes(path: &Path, text: &[u8], before: usize) -> Result<(Vec<Relabel>, usize), LabelsError> {
+    let mut found = Vec::new();
     let mut whole_bytes = 0;
     for piece in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(written) = piece.strip_suffix(b"\n").filter(|line| !line.contains(&0)) else {
-            // Cut off by a crash (a page that a power cut kept from the disk reads as zeros): its
-            // change did not happen.
+        let Some(written) = piece.strip_suffix(b"\n") else {
             break;
         };
-        lines += 1;
-        let broken = |what: String| LabelsError::Broken {
+        let change = read_line(written).map_err(|what| LabelsError::Broken {
             path: path.to_path_buf(),
-            line: lines,
+            line: before + found.len() + 1,
             what,
-        };
-        labels.apply(&read_line(written).map_err(broken)?);
+        })?;
+        found.push(change);
         whole_bytes += piece.len();
     }
-    Ok((labels, lines, whole_bytes))
+    Ok((found, whole_bytes))
 }
 
 #[cfg(test)]
