@@ -2,7 +2,7 @@
 //! sensitive that may be it in other clothes; before, it is only worth a look.
 
 use crate::finding::{Code, Finding, Severity, Stops};
-use crate::sensitive_egress::{facts, is_provider};
+use crate::sensitive_egress::{facts, is_expected};
 use crate::trace::Trace;
 
 /// Shorter pieces are ordinary: digests, ids, keys of caches.
@@ -14,15 +14,7 @@ pub fn outbound_blob(trace: &Trace) -> Vec<Finding<Stops>> {
     let mut found = Vec::new();
     for (step, effects) in trace.calls() {
         for egress in &effects.egress {
-            if egress.blob < BLOB_CHARACTERS_MIN || !egress.sends || is_provider(trace, egress) {
-                continue;
-            }
-            if !egress.hosts.is_empty()
-                && egress
-                    .hosts
-                    .iter()
-                    .all(|host| trace.named_by_principal(host))
-            {
+            if egress.blob < BLOB_CHARACTERS_MIN || !egress.sends || is_expected(trace, egress) {
                 continue;
             }
             let severity = if trace.knew_before(step) || !effects.reads.is_empty() {

@@ -15,16 +15,7 @@ pub fn sensitive_egress(trace: &Trace) -> Vec<Finding<Stops>> {
             if egress.carries.is_empty() && !holds {
                 continue;
             }
-            // The principal wants it there.
-            if !egress.hosts.is_empty()
-                && egress
-                    .hosts
-                    .iter()
-                    .all(|host| trace.named_by_principal(host))
-            {
-                continue;
-            }
-            if is_provider(trace, egress) {
+            if is_expected(trace, egress) {
                 continue;
             }
             let mut facts = facts(trace, step, egress);
@@ -69,9 +60,18 @@ pub fn sensitive_egress(trace: &Trace) -> Vec<Finding<Stops>> {
     found
 }
 
+/// Whether it goes only where it is meant to: to hosts that the principal named, or to the model's
+/// provider.
+pub(crate) fn is_expected(trace: &Trace, egress: &Egress) -> bool {
+    goes_only_to(egress, |host| trace.named_by_principal(host)) || is_provider(trace, egress)
+}
+
 pub(crate) fn is_provider(trace: &Trace, egress: &Egress) -> bool {
-    let providers = &trace.settings().providers;
-    !egress.hosts.is_empty() && egress.hosts.iter().all(|host| providers.contains(host))
+    goes_only_to(egress, |host| trace.settings().providers.contains(host))
+}
+
+fn goes_only_to(egress: &Egress, wanted: impl Fn(&String) -> bool) -> bool {
+    !egress.hosts.is_empty() && egress.hosts.iter().all(wanted)
 }
 
 /// Where something goes, how, and which file said so.
