@@ -53,6 +53,11 @@ impl Failure {
             message: message.to_string(),
         }
     }
+
+    /// The policy has mistakes.
+    pub(crate) fn policy(errors: policy::PolicyErrors) -> Self {
+        Self::new(format!("the policy cannot be used\n{}", errors.coloured()))
+    }
 }
 
 /// Words for an I/O error at a path.

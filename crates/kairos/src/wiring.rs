@@ -339,8 +339,7 @@ pub(crate) fn find_policy(
     workspace: &Path,
     given: Option<&Path>,
 ) -> Outcome<policy::Discovered> {
-    policy::discover(&places(surroundings, workspace), given)
-        .map_err(|errors| Failure::new(format!("the policy cannot be used\n{}", errors.coloured())))
+    policy::discover(&places(surroundings, workspace), given).map_err(Failure::policy)
 }
 
 /// Where policies and approvals are looked for.

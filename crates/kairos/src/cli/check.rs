@@ -53,7 +53,7 @@ impl Policy {
             Command::Check(check) => check.execute(&surroundings),
             Command::Trust(place) => {
                 let places = wiring::places(&surroundings, &workspace(place.workspace.as_deref())?);
-                policy::trust(&places).map_err(mistakes)?;
+                policy::trust(&places).map_err(Failure::policy)?;
                 print("The policy of this workspace is in force as it is now.\n")
             }
             Command::Distrust(place) => {
@@ -71,7 +71,7 @@ impl Check {
     fn execute(self, surroundings: &Surroundings) -> Outcome<Status> {
         let workspace = workspace(self.place.workspace.as_deref())?;
         let places = wiring::places(surroundings, &workspace);
-        let found = policy::discover(&places, self.file.as_deref()).map_err(mistakes)?;
+        let found = policy::discover(&places, self.file.as_deref()).map_err(Failure::policy)?;
         if let Some(default) = &found.loaded.oracle.default {
             oracles::parse(default).map_err(|why| {
                 Failure::new(format!(
@@ -89,8 +89,4 @@ impl Check {
         }
         print(&report.to_string())
     }
-}
-
-fn mistakes(errors: policy::PolicyErrors) -> Failure {
-    Failure::new(format!("the policy cannot be used\n{}", errors.coloured()))
 }

@@ -46,9 +46,7 @@ impl Init {
             })?;
         file.write_all(text.as_bytes())
             .map_err(at("write", &path))?;
-        policy::trust(&wiring::places(&surroundings, &workspace)).map_err(|errors| {
-            Failure::new(format!("the policy cannot be used\n{}", errors.coloured()))
-        })?;
+        policy::trust(&wiring::places(&surroundings, &workspace)).map_err(Failure::policy)?;
         print(&format!(
             "Wrote `{}`; it is in force for this workspace.\nAfter you change it, `kairos policy trust` puts the change in force.\n",
             path.display()

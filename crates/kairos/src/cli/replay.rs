@@ -34,14 +34,14 @@ impl Replay {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.dir()?;
         let setup = Setup::read(&dir)?;
-        let own = policy::recorded(&setup.policy).map_err(unusable)?;
+        let own = policy::recorded(&setup.policy).map_err(Failure::policy)?;
         let home = Surroundings::read()?.home;
         let other = self
             .policy
             .as_deref()
             .map(|path| policy::load(Some(path), &setup.workspace, &home))
             .transpose()
-            .map_err(unusable)?;
+            .map_err(Failure::policy)?;
         let entries = store::log::read(&dir.log()).map_err(Failure::new)?.entries;
         let blobs = Blobs::open_dir(&dir.blobs()).map_err(at("open", &dir.blobs()))?;
         let other = other.as_ref();
@@ -144,10 +144,6 @@ impl Replay {
         }
         text
     }
-}
-
-fn unusable(errors: policy::PolicyErrors) -> Failure {
-    Failure::new(format!("the policy cannot be used\n{}", errors.coloured()))
 }
 
 fn line(text: &mut String, name: &str, ruling: &Ruling) {
