@@ -1,25 +1,7 @@
-//! The lattice: integrity `untrusted` below `trusted`, confidentiality from `public` to `critical`.
-//! Combining values takes the meet of integrity and the join of confidentiality.
+//! Confidentiality, from `public` to `critical`; combining content takes the join. Integrity is kept kind
+//! by kind, in [`crate::labels::Label`].
 
 use core::fmt;
-
-/// Whether a value stems from a source that was declared trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Integrity {
-    /// The default for everything.
-    #[default]
-    Untrusted,
-    /// From a source the policy trusts.
-    Trusted,
-}
-
-impl Integrity {
-    /// Greatest lower bound.
-    #[must_use]
-    pub fn meet(self, other: Self) -> Self {
-        self.min(other)
-    }
-}
 
 /// How far content may travel; also the clearance of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

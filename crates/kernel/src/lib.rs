@@ -11,7 +11,7 @@ extern crate alloc;
 
 /// What was tried: channels, operations, objects, effects, incoming content.
 pub mod event;
-/// The lattice: integrity and confidentiality.
+/// How far content may travel.
 pub mod label;
 /// Values by kind, their normal forms, and how they are found in text.
 pub mod value;
@@ -41,7 +41,7 @@ pub use event::{
     Channel, Class, Content, Digest, Direction, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
     Object, Operation, Payload, Source,
 };
-pub use label::{Integrity, Level};
+pub use label::Level;
 pub use labels::{Label, Place, Relabel};
 pub use notice::Notice;
 pub use policy::{Party, Policy, Rules};

@@ -79,13 +79,6 @@ impl Manifest<'_> {
         Digest::of(&self.encode())
     }
 
-    /// Digest of what it does, whichever proposal it stands for: equal for an action and its
-    /// repetition in the same workspace under the same policy. Good as an idempotency key.
-    pub fn action(&self) -> Digest {
-        let nonce = Nonce([0; 16]);
-        Digest::of(&Manifest { nonce, ..*self }.encode())
-    }
-
     fn write(
         &self,
         e: &mut Encoder<&mut Vec<u8>>,
