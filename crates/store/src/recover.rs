@@ -131,6 +131,8 @@ pub(crate) struct Fold {
     recovers: bool,
     /// Holds whose end is not in the log so far, as they were held.
     unresolved: BTreeMap<HoldId, Hold>,
+    /// What holds waited for that were carried out since.
+    carried_out: BTreeMap<HoldId, Vec<HoldId>>,
     /// What the kernel said has to follow and was not recorded yet.
     due: BTreeSet<(EventId, Follows)>,
     /// What was recorded without the kernel having said so, or is missing, in words.
@@ -164,6 +166,7 @@ impl Default for Fold {
             mismatches: Vec::new(),
             recovers: false,
             unresolved: BTreeMap::new(),
+            carried_out: BTreeMap::new(),
         }
     }
 }
@@ -335,7 +338,10 @@ impl Fold {
             Record::Spent { .. } if planted::is(Bug::SpentForgotten) => {}
             Record::Spent { event, .. } => {
                 self.followed(EventId(*event), Follows::Spent);
-                self.unresolved.remove(&HoldId(*event));
+                if let Some(held) = self.unresolved.remove(&HoldId(*event)) {
+                    self.carried_out
+                        .insert(HoldId(*event), held.question.depends);
+                }
                 self.spent.insert(EventId(*event));
             }
             Record::Aborted { event, .. } => {
@@ -446,16 +452,26 @@ impl Fold {
                 continue;
             }
             if let Some(held) = self.unresolved.get(&hold) {
-                let waiting: Vec<HoldId> = self
-                    .unresolved
-                    .values()
-                    .filter(|other| other.question.depends.contains(&hold))
-                    .map(|other| other.question.hold)
-                    .collect();
+                let waiting = self.waiting_for(hold);
                 self.state
                     .reopen(held.clone(), &waiting, policy, &self.workspace);
             }
         }
+    }
+
+    /// What waits for a hold: directly, or for something that was carried out before it, as it could
+    /// be under the policy of then.
+    fn waiting_for(&self, hold: HoldId) -> Vec<HoldId> {
+        let mut reached = BTreeSet::from([hold]);
+        // A hold waits for older ones only, so one pass from the oldest finds them all.
+        for (name, on) in &self.carried_out {
+            if on.iter().any(|on| reached.contains(on)) {
+                reached.insert(*name);
+            }
+        }
+        let waits = |held: &&Hold| held.question.depends.iter().any(|on| reached.contains(on));
+        let waiting = self.unresolved.values().filter(waits);
+        waiting.map(|held| held.question.hold).collect()
     }
 
     fn derived(&self, event: u64, action: Option<&Action>) -> Derived {
