@@ -12,7 +12,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{Origin, World, policy};
+use common::{Origin, World, policy, until};
+
+/// So many idle connections are kept a party.
+const IDLE_MAX: usize = 32;
 
 #[test]
 fn many_connections_leave_no_descriptors_behind() {
@@ -36,18 +39,19 @@ fn many_connections_leave_no_descriptors_behind() {
             }
         });
     };
-    burst(50);
-    std::thread::sleep(Duration::from_millis(500));
     let before = descriptors();
+    burst(50);
     burst(200);
-    std::thread::sleep(Duration::from_millis(1000));
     assert_eq!(
         origin.seen().len(),
         1250,
         "every request arrived, and arrived once"
     );
+    // Idle connections upstream stay for the next request, and the origin's ends of them are in
+    // this process too. All else closes, when the threads get to it.
+    let most = before + 2 * IDLE_MAX + 4;
     assert!(
-        descriptors() < before + 40,
+        until(|| descriptors() <= most),
         "{before} before, {} after",
         descriptors()
     );

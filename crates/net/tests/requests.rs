@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::{ENV_SECRET, Origin, World, policy};
+use common::{ENV_SECRET, Origin, World, policy, until};
 use kernel::Verdict;
 
 #[test]
@@ -147,13 +147,7 @@ fn who_hangs_up_takes_the_request_back() {
     let world = World::new(policy(), &origin);
     let got = world.curl(&["--max-time", "1", "https://bad.example/page"]);
     assert_eq!(got.status, 0);
-    for _ in 0..100 {
-        if world.session.held().is_empty() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert!(world.session.held().is_empty());
+    assert!(until(|| world.session.held().is_empty()));
     assert!(origin.seen().is_empty());
 }
 
@@ -414,9 +408,8 @@ fn a_program_that_distrusts_us_is_noted() {
         .output()
         .unwrap();
     assert!(!output.status.success());
-    std::thread::sleep(std::time::Duration::from_millis(200));
     assert!(
-        world.log().contains("TLS handshake broken off"),
+        until(|| world.log().contains("TLS handshake broken off")),
         "{}",
         world.log()
     );

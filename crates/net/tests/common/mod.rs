@@ -32,6 +32,18 @@ use monitor::session::{Parts, SystemChance};
 use net::{Authority, Net, NetConfig, Sockets, UpstreamRule};
 use store::{Blobs, Log, Record, SessionDir};
 
+/// Waits until something holds; false when it does not within a minute.
+pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        if std::time::Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
 /// What an origin server saw.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -570,19 +582,15 @@ impl World {
 
     /// Decides every hold from a thread of its own, as soon as there is one.
     pub fn decide(&self, verdict: Verdict) {
-        for _ in 0..200 {
-            let held = self.session.held();
-            if !held.is_empty() {
-                for one in held {
-                    self.session
-                        .verdict(one.hold, one.manifest, verdict, "test", "because")
-                        .unwrap();
-                }
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(25));
+        assert!(
+            until(|| !self.session.held().is_empty()),
+            "nothing was held"
+        );
+        for one in self.session.held() {
+            self.session
+                .verdict(one.hold, one.manifest, verdict, "test", "because")
+                .unwrap();
         }
-        panic!("nothing was held");
     }
 
     pub fn log(&self) -> String {
