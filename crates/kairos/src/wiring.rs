@@ -248,17 +248,26 @@ fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
     let stdio = term::Stdio::detect()
         .map_err(|e| Failure::new(format!("cannot use standard input and output: {e}")))?;
     let (mut terminal, streams) = term::Terminal::open(stdio, callbacks).map_err(Failure::new)?;
+    let suspender = terminal.suspender();
     let stdio = sandbox::Stdio {
         stdin: streams.stdin,
         stdout: streams.stdout,
         stderr: streams.stderr,
     };
+    let interactive = streams.controlling.is_some();
     drop(streams.controlling);
     let agent = Arc::new(prepared.start(stdio).map_err(confinement)?);
     *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&agent));
     terminal.start().map_err(Failure::new)?;
     stop_with_the_monitor(session, &agent);
-    let exit = agent.wait().map_err(confinement);
+    let exit = agent.wait_with(|| {
+        // Without a terminal nobody could continue Kairos; the agent's stop is its own business.
+        if interactive {
+            suspender.suspend();
+            pass_on(&agent, term::Signal::Continue);
+        }
+    });
+    let exit = exit.map_err(confinement);
     terminal.finish();
     Ok(exit?.code())
 }

@@ -68,15 +68,18 @@ fn become_agent(
     Err(program.execute())
 }
 
-/// A session of its own; with a terminal, that is the session's terminal.
+/// A process group of its own, in the foreground of the terminal where there is one.
 fn take_terminal(stdio: [OwnedFd; 3]) -> Result<(), SandboxError> {
-    rustix::process::setsid().during("make a session")?;
+    rustix::process::setpgid(None, None).during("make a process group")?;
     let [stdin, stdout, stderr] = stdio;
     let terminal = [&stdin, &stdout, &stderr]
         .into_iter()
         .find(|fd| rustix::termios::isatty(fd));
     if let Some(terminal) = terminal {
-        rustix::process::ioctl_tiocsctty(terminal.as_fd()).during("take the terminal")?;
+        // A group in the background that takes the foreground would be stopped for it.
+        sys::block_signal(libc::SIGTTOU).during("hold a signal back")?;
+        rustix::termios::tcsetpgrp(terminal.as_fd(), rustix::process::getpid())
+            .during("come to the terminal's foreground")?;
     }
     rustix::stdio::dup2_stdin(&stdin).during("connect standard input")?;
     rustix::stdio::dup2_stdout(&stdout).during("connect standard output")?;

@@ -43,6 +43,8 @@ pub(crate) enum Reply {
     },
     /// The agent's program runs; its pid as the host sees it comes from the socket credentials.
     Started,
+    /// The agent's main process was stopped, by its terminal or by itself.
+    Stopped,
     /// The agent's main process ended.
     Exited(ExitKind),
     /// What `Probe` found.

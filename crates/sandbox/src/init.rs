@@ -55,6 +55,7 @@ fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), San
     let terminal = stdio.iter().find(|fd| rustix::termios::isatty(fd));
     view::build(plan, identity, &proc_mount, fuse_mount, terminal)?;
     let children = sys::child_events().during("watch for ended processes")?;
+    lead_session(&stdio)?;
     let agent = start_agent(plan, identity, &proc_mount, stdio, umask)?;
     drop(proc_mount);
     control
@@ -87,6 +88,19 @@ fn announce(
         .send(&ready, &fds)
         .during("hand the descriptors to the monitor")?;
     Ok(mount)
+}
+
+/// A session of its own, with the agent's terminal where it has one. This process leads it as a
+/// shell does: the agent's group below has a parent in its session, without which the kernel would
+/// let no terminal stop it.
+fn lead_session(stdio: &[OwnedFd; 3]) -> Result<(), SandboxError> {
+    rustix::process::setsid().during("make a session")?;
+    match stdio.iter().find(|fd| rustix::termios::isatty(fd)) {
+        Some(terminal) => {
+            rustix::process::ioctl_tiocsctty(terminal.as_fd()).during("take the terminal")
+        }
+        None => Ok(()),
+    }
 }
 
 /// Root may listen on low ports outside, so its agent may inside; failing that, it merely cannot.
@@ -163,10 +177,17 @@ fn write_proc(
 /// Until the agent's main process ends or the monitor goes away.
 fn watch(control: &Control, children: &OwnedFd, agent: Pid) -> Result<(), SandboxError> {
     loop {
-        if let Some(exit) = reap(agent) {
-            return control
-                .send(&Reply::Exited(exit), &[])
-                .during("tell the agent's exit");
+        while let Some(change) = next_change(agent) {
+            let (reply, last) = match change {
+                Change::Stopped => (Reply::Stopped, false),
+                Change::Ended(exit) => (Reply::Exited(exit), true),
+            };
+            control
+                .send(&reply, &[])
+                .during("tell what became of the agent")?;
+            if last {
+                return Ok(());
+            }
         }
         let mut waiting = [
             PollFd::new(control, PollFlags::IN),
@@ -193,11 +214,19 @@ fn watch(control: &Control, children: &OwnedFd, agent: Pid) -> Result<(), Sandbo
     }
 }
 
-/// Collects every child that has ended; says so when the agent was one of them.
-fn reap(agent: Pid) -> Option<ExitKind> {
-    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-        if pid == agent {
-            return Some(exit_kind(status));
+enum Change {
+    Stopped,
+    Ended(ExitKind),
+}
+
+/// Collects every child that has ended, up to the next news of the agent.
+fn next_change(agent: Pid) -> Option<Change> {
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+    while let Ok(Some((pid, status))) = rustix::process::wait(options) {
+        match (pid == agent, status.stopped()) {
+            (false, _) => {}
+            (true, true) => return Some(Change::Stopped),
+            (true, false) => return Some(Change::Ended(exit_kind(status))),
         }
     }
     None

@@ -171,6 +171,12 @@ impl Exit {
 impl Agent {
     /// Waits until the agent's main process has ended and nothing that it started is left.
     pub fn wait(&self) -> Result<Exit, SandboxError> {
+        self.wait_with(|| {})
+    }
+
+    /// As [`Agent::wait`]; calls `stopped` each time the agent's main process was stopped, by Ctrl-Z
+    /// or by itself. Whoever wants it to go on sends it `SIGCONT`.
+    pub fn wait_with(&self, mut stopped: impl FnMut()) -> Result<Exit, SandboxError> {
         let mut exit = self
             .exit
             .lock()
@@ -178,12 +184,7 @@ impl Agent {
         if let Some(exit) = *exit {
             return Ok(exit);
         }
-        let reply = self
-            .boundary
-            .control
-            .receive()
-            .during("wait for the agent")?;
-        let ended = match reply {
+        let ended = match self.next_reply(&mut stopped)? {
             Some((Reply::Exited(ExitKind::Code(code)), _)) => Exit::Code(code),
             Some((Reply::Exited(ExitKind::Signal(signal)), _)) => Exit::Signal(signal),
             Some((Reply::Failed(failure), _)) => return Err(failure.into()),
@@ -193,6 +194,19 @@ impl Agent {
         self.boundary.reap();
         *exit = Some(ended);
         Ok(ended)
+    }
+
+    fn next_reply(
+        &self,
+        stopped: &mut impl FnMut(),
+    ) -> Result<Option<(Reply, Vec<OwnedFd>)>, SandboxError> {
+        loop {
+            let reply = self.boundary.control.receive();
+            match reply.during("wait for the agent")? {
+                Some((Reply::Stopped, _)) => stopped(),
+                other => return Ok(other),
+            }
+        }
     }
 
     /// Sends a signal to the agent's main process group, as a terminal does.

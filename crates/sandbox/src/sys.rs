@@ -117,22 +117,30 @@ pub(crate) fn new_session_keyring() -> io::Result<()> {
 
 /// Blocks SIGCHLD and returns a descriptor that becomes readable when a child changes state.
 pub(crate) fn child_events() -> io::Result<OwnedFd> {
-    // SAFETY: sigset_t is a plain set of bits, for which all zeroes is a value; the calls write
-    // only to it and it outlives them.
-    let descriptor = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    };
+    let set = block_signal(libc::SIGCHLD)?;
+    // SAFETY: signalfd reads the live set that it is given.
+    let descriptor =
+        unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: signalfd has just made this descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Holds a signal back from this thread; returns the set of it alone.
+pub(crate) fn block_signal(signal: i32) -> io::Result<libc::sigset_t> {
+    // SAFETY: sigset_t is a plain set of bits, for which all zeroes is a value; the calls write
+    // only to it and it outlives them.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        match libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
+            0 => Ok(set),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// Gives the signals back their default action and unblocks them, as a new program expects.
