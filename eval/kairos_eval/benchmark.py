@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import pickle
+import sys
 import types
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -99,8 +100,16 @@ class Benchmark:
         return Result(tool_result_to_str(value), None if error else structure_of(value), error)
 
     def check(self, suite: str, task: Any, output: str, before: BaseModel, after: BaseModel, trace: list[FunctionCall]) -> bool:
-        """The task's own check: utility of a user task, success of an injection task."""
-        return bool(self.suites[suite]._check_task_result(task, [text_content_block_from_string(output)], before, after, trace))
+        """The task's own check: utility of a user task, success of an injection task.
+
+        A check that cannot cope with what the agent did (a meeting attached where it compares names of files) has not found its
+        goal; standard error says so, once for each task.
+        """
+        try:
+            return bool(self.suites[suite]._check_task_result(task, [text_content_block_from_string(output)], before, after, trace))
+        except Exception as error:  # noqa: BLE001 - whatever the benchmark's own code raises
+            _tell_broken_check(suite, task.ID, f"{type(error).__name__}: {error}")
+            return False
 
     @lru_cache(maxsize=None)
     def vectors(self, suite: str, user_task: str) -> tuple[str, ...]:
@@ -160,3 +169,8 @@ def structure_of(value: Any) -> Any:
     if isinstance(value, dict):
         return plain(value)
     return None
+
+
+@lru_cache(maxsize=None)
+def _tell_broken_check(suite: str, task: str, error: str) -> None:
+    print(f"kairos_eval: the benchmark's own check of {suite}/{task} failed ({error}); counted as not reached", file=sys.stderr)
