@@ -8,7 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../tests/world/mod.rs"]
+#[path = "../tests/suite/world/mod.rs"]
 mod world;
 
 use std::fs;

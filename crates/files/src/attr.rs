@@ -1,6 +1,8 @@
 //! What a file is besides its content: kind, mode, owner, times; and which version of a base
 //! file was seen.
 
+use std::collections::BTreeMap;
+
 use kernel::Digest;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -157,7 +159,12 @@ pub struct Version {
     pub target: Option<Vec<u8>>,
     /// Digest of the content, once it was read.
     pub digest: Option<[u8; 32]>,
+    /// `user.` attributes, when a change replaces them.
+    pub xattrs: Option<Xattrs>,
 }
+
+/// Extended attributes by name.
+pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Version {
     pub(crate) fn of(stat: &Stat) -> Self {
@@ -174,6 +181,7 @@ impl Version {
             ino: stat.st_ino,
             target: None,
             digest: None,
+            xattrs: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The owner's directory as it is on the host. Read only, and never through a symbolic link:
 //! directories are opened beneath the root, everything else by name within its directory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
-use crate::attr::{Kind, Version};
+use crate::attr::{Kind, Version, Xattrs};
 use crate::path::{Rel, below, join, split};
 
 /// Directories kept open; the rest are opened again when needed.
@@ -160,7 +160,7 @@ impl Base {
     }
 
     /// Extended attributes in the `user.` name space.
-    pub(crate) fn xattrs(&self, path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    pub(crate) fn xattrs(&self, path: &[u8]) -> Result<Xattrs> {
         match split(path) {
             None => xattrs_of(format!("/proc/self/fd/{}/.", self.root.as_raw_fd()).as_bytes()),
             Some((parent, name)) => {
@@ -187,6 +187,30 @@ impl Base {
             }
         }
     }
+}
+
+/// `user.` attributes of an open file.
+pub(crate) fn xattrs_of_file(file: &File) -> Result<Xattrs> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    xattrs_by(
+        |names| rustix::fs::listxattr(&path, names),
+        |name, value| rustix::fs::getxattr(&path, name, value),
+    )
+}
+
+/// Copies a file's content and `user.` attributes, durably.
+pub(crate) fn copy_whole(source: &File, target: &File) -> Result<()> {
+    crate::bytes::copy(source, target)?;
+    for (name, value) in xattrs_of_file(source)? {
+        // A file system without them keeps the rest.
+        let _ = rustix::fs::fsetxattr(
+            target,
+            name.as_slice(),
+            &value,
+            rustix::fs::XattrFlags::empty(),
+        );
+    }
+    rustix::fs::fsync(target)
 }
 
 /// Which of our directories lie in a base, as paths of it.
@@ -217,11 +241,21 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
 }
 
 /// `user.` attributes of what lies at a path whose directory is pinned by a descriptor.
-fn xattrs_of(path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let mut found = BTreeMap::new();
+fn xattrs_of(path: &[u8]) -> Result<Xattrs> {
+    xattrs_by(
+        |names| rustix::fs::llistxattr(path, names),
+        |name, value| rustix::fs::lgetxattr(path, name, value),
+    )
+}
+
+fn xattrs_by(
+    list: impl Fn(&mut [u8]) -> Result<usize>,
+    value_of: impl Fn(&[u8], &mut [u8]) -> Result<usize>,
+) -> Result<Xattrs> {
+    let mut found = Xattrs::new();
     let mut names = vec![0u8; 4096];
     let len = loop {
-        match rustix::fs::llistxattr(path, &mut names[..]) {
+        match list(&mut names) {
             Ok(len) => break len,
             Err(Errno::RANGE) if names.len() < 1 << 20 => names.resize(names.len() * 4, 0),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(found),
@@ -233,7 +267,7 @@ fn xattrs_of(path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
             continue;
         }
         let mut value = vec![0u8; 65536];
-        match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+        match value_of(name, &mut value) {
             Ok(len) => {
                 value.truncate(len);
                 found.insert(name.to_vec(), value);

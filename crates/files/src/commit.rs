@@ -6,18 +6,18 @@
 //! is swapped back. What came out is kept for `kairos undo`. An intent in the journal comes first.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kernel::Digest;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::attr::{Kind, Time, Version};
-use crate::base::Base;
+use crate::attr::{Kind, Version};
+use crate::base::{Base, copy_whole};
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
+use crate::make::set_times_at;
 use crate::path::{self, Rel, join, split};
 use crate::swap;
 use crate::upper::{Entry, Upper};
@@ -132,6 +132,18 @@ impl Host {
             .map_err(|e| failed("look at", delta, e))
     }
 
+    /// Gives a directory its time of change, after everything in it is in place.
+    pub(crate) fn set_dir_time(&self, delta: &Delta) {
+        let wanted = delta
+            .new
+            .as_ref()
+            .filter(|new| new.kind == Kind::Dir && new.timed);
+        // A time is not worth failing for: the content is there.
+        if let (Some(new), Ok(dir)) = (wanted, self.base.dir_now(&delta.path)) {
+            let _ = set_times_at(&dir, new.mtime);
+        }
+    }
+
     /// Makes the names in a directory durable; one that is gone needs nothing.
     pub(crate) fn sync_dir(&self, path: &[u8]) -> Result<(), CommitError> {
         (self.steps)("sync directory")?;
@@ -196,32 +208,36 @@ impl Host {
         match &new.content {
             Content::Data(id) => self.upper.open_data(*id),
             Content::Base(path) => Ok(self.base.open_file(path)?.0),
+            Content::Kept(event) => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                Ok(rustix::fs::open(self.undo_path(*event), flags, Mode::empty())?.into())
+            }
             Content::None => Err(Errno::INVAL),
         }
     }
 }
 
 /// One delta at its place.
-struct Place<'a> {
-    host: &'a Host,
-    dir: OwnedFd,
-    name: &'a [u8],
-    temp: &'a [u8],
-    delta: &'a Delta,
+pub(crate) struct Place<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) dir: OwnedFd,
+    pub(crate) name: &'a [u8],
+    pub(crate) temp: &'a [u8],
+    pub(crate) delta: &'a Delta,
     event: u64,
 }
 
 impl Place<'_> {
-    fn step(&self, name: &'static str) -> Result<(), CommitError> {
+    pub(crate) fn step(&self, name: &'static str) -> Result<(), CommitError> {
         (self.host.steps)(name)
     }
 
-    fn failed(&self, what: &'static str) -> impl Fn(Errno) -> CommitError {
+    pub(crate) fn failed(&self, what: &'static str) -> impl Fn(Errno) -> CommitError {
         let delta = self.delta.clone();
         move |errno| failed(what, &delta, errno)
     }
 
-    fn conflict(&self, what: &str) -> CommitError {
+    pub(crate) fn conflict(&self, what: &str) -> CommitError {
         conflict(self.delta, what)
     }
 
@@ -251,9 +267,13 @@ impl Place<'_> {
     fn put(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
         if let Some(base) = base {
             self.check_base(base)?;
+            // A file with other names is made anew: they are not to change with it, unless they are
+            // to be decided alike.
             let in_place = base.kind == new.kind
                 && (new.kind == Kind::Dir
-                    || (new.kind == Kind::File && base.digest == Some(new.digest)));
+                    || (new.kind == Kind::File
+                        && base.digest == Some(new.digest)
+                        && self.has_one_name()));
             if in_place {
                 return self.set_attributes(base, new);
             }
@@ -308,156 +328,6 @@ impl Place<'_> {
             };
         }
         self.keep_for_undo()
-    }
-
-    /// Makes the new version under the temporary name, complete and durable.
-    fn make(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
-        self.step("make")?;
-        match new.kind {
-            Kind::File => {
-                let flags = OFlags::RDWR
-                    | OFlags::CREATE
-                    | OFlags::EXCL
-                    | OFlags::NOFOLLOW
-                    | OFlags::CLOEXEC;
-                let fd =
-                    rustix::fs::openat(&self.dir, self.temp, flags, Mode::from_raw_mode(0o600))
-                        .map_err(self.failed("create a temporary file beside"))?;
-                let file = File::from(fd);
-                self.step("copy")?;
-                let source = self
-                    .host
-                    .source(new)
-                    .map_err(self.failed("read the staged content of"))?;
-                bytes::copy(&source, &file).map_err(self.failed("write"))?;
-                let written =
-                    digest(&file).map_err(|e| self.failed("read back")(bytes::errno(&e)))?;
-                if written != Digest(new.digest) {
-                    return Err(CommitError::Changed(path::text(&self.delta.path)));
-                }
-                self.dress(&file, base, new)?;
-                self.step("sync file")?;
-                rustix::fs::fsync(&file).map_err(self.failed("make durable"))
-            }
-            Kind::Dir => {
-                rustix::fs::mkdirat(&self.dir, self.temp, Mode::from_raw_mode(0o700))
-                    .map_err(self.failed("create"))?;
-                let fd = self.open_path(self.temp)?;
-                self.own_and_mode(&fd, base, new)
-            }
-            Kind::Symlink => {
-                let target = new.target.as_deref().unwrap_or_default();
-                rustix::fs::symlinkat(target, &self.dir, self.temp).map_err(self.failed("create"))
-            }
-            Kind::Fifo => {
-                let mode = Mode::from_raw_mode(0o600);
-                rustix::fs::mknodat(&self.dir, self.temp, FileType::Fifo, mode, 0)
-                    .map_err(self.failed("create"))?;
-                let fd = self.open_path(self.temp)?;
-                self.own_and_mode(&fd, base, new)
-            }
-            Kind::Socket | Kind::Device => Err(self.failed("create")(Errno::PERM)),
-        }
-    }
-
-    /// Gives a new file its owner, attributes, mode and times, in this order: a change of owner
-    /// clears bits of the mode.
-    fn dress(&self, file: &File, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
-        self.own_and_mode(file, base, new)?;
-        match &new.xattrs {
-            Some(all) => {
-                for (name, value) in all {
-                    rustix::fs::fsetxattr(file, name.as_slice(), value, XattrFlags::empty())
-                        .map_err(self.failed("set attributes of"))?;
-                }
-                self.copy_xattrs(file, |name| !name.starts_with(b"user."));
-            }
-            None => self.copy_xattrs(file, |_| true),
-        }
-        // An access list can be narrower than the mode it came with; the mode asked for counts.
-        rustix::fs::fchmod(file, Mode::from_raw_mode(new.mode))
-            .map_err(self.failed("set the mode of"))?;
-        set_times(file, new.mtime).map_err(self.failed("set the times of"))
-    }
-
-    /// Takes over the base file's attributes, access lists included, as far as we may.
-    fn copy_xattrs(&self, file: &File, wanted: impl Fn(&[u8]) -> bool) {
-        let Ok(old) = self.open_path(self.name) else {
-            return;
-        };
-        let old = proc_path(&old);
-        let mut names = vec![0u8; 65536];
-        let Ok(len) = rustix::fs::listxattr(&old, &mut names[..]) else {
-            return;
-        };
-        for name in names.get(..len).unwrap_or_default().split(|b| *b == 0) {
-            // Rights that a file gains by running are not handed on to content the agent wrote.
-            if name.is_empty() || name == b"security.capability" || !wanted(name) {
-                continue;
-            }
-            let mut value = vec![0u8; 65536];
-            if let Ok(len) = rustix::fs::getxattr(&old, name, &mut value[..]) {
-                let value = value.get(..len).unwrap_or_default();
-                let _ = rustix::fs::fsetxattr(file, name, value, XattrFlags::empty());
-            }
-        }
-    }
-
-    fn own_and_mode(
-        &self,
-        fd: &impl AsFd,
-        base: Option<&Version>,
-        new: &New,
-    ) -> Result<(), CommitError> {
-        let target = proc_path(fd);
-        let now = rustix::fs::stat(&target).map_err(self.failed("look at"))?;
-        if (now.st_uid, now.st_gid) != (new.uid, new.gid) {
-            let changed = rustix::fs::chown(
-                &target,
-                Some(Uid::from_raw(new.uid)),
-                Some(Gid::from_raw(new.gid)),
-            );
-            // An ordinary user cannot give files away; where the base file was somebody else's,
-            // keeping its owner is not possible either, and then it is not replaced silently.
-            if let Err(errno) = changed
-                && base.is_some()
-            {
-                return Err(self.failed("keep the owner of")(errno));
-            }
-        }
-        rustix::fs::chmod(&target, Mode::from_raw_mode(new.mode))
-            .map_err(self.failed("set the mode of"))
-    }
-
-    /// Changes mode, owner and attributes of what is there, its content staying.
-    fn set_attributes(&self, base: &Version, new: &New) -> Result<(), CommitError> {
-        self.step("set attributes")?;
-        let fd = self.open_path(self.name)?;
-        let stat = rustix::fs::fstat(&fd).map_err(self.failed("look at"))?;
-        let now = Version::of(&stat);
-        if (now.kind, now.ino, now.dev) != (base.kind, base.ino, base.dev) {
-            return Err(self.conflict("was replaced on the host meanwhile"));
-        }
-        if let Some(all) = &new.xattrs {
-            let target = proc_path(&fd);
-            for (name, value) in all {
-                rustix::fs::setxattr(&target, name.as_slice(), value, XattrFlags::empty())
-                    .map_err(self.failed("set attributes of"))?;
-            }
-            for name in self
-                .host
-                .base
-                .xattrs(&self.delta.path)
-                .unwrap_or_default()
-                .keys()
-            {
-                if !all.contains_key(name) {
-                    rustix::fs::removexattr(&target, name.as_slice())
-                        .map_err(self.failed("set attributes of"))?;
-                }
-            }
-        }
-        self.own_and_mode(&fd, Some(base), new)
     }
 
     /// Before anything is changed: is it still the base that the agent saw?
@@ -529,8 +399,7 @@ impl Place<'_> {
                     .map_err(self.failed("keep the old version of"))?;
                 let kept = File::create(&undo)
                     .map_err(|e| self.failed("keep the old version of")(bytes::errno(&e)))?;
-                bytes::copy(&File::from(source), &kept)
-                    .and_then(|()| rustix::fs::fsync(&kept))
+                copy_whole(&File::from(source), &kept)
                     .map_err(self.failed("keep the old version of"))?;
             }
             Kind::Symlink => {
@@ -556,26 +425,10 @@ impl Place<'_> {
         let _ = rustix::fs::unlinkat(&self.dir, self.temp, flags);
     }
 
-    fn open_path(&self, name: &[u8]) -> Result<OwnedFd, CommitError> {
+    pub(crate) fn open_path(&self, name: &[u8]) -> Result<OwnedFd, CommitError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.dir, name, flags, Mode::empty()).map_err(self.failed("look at"))
     }
-}
-
-/// A path that means exactly what a descriptor is open on.
-fn proc_path(fd: &impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
-}
-
-fn set_times(file: &File, mtime: Time) -> Result<(), Errno> {
-    let times = Timestamps {
-        last_access: rustix::fs::Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_OMIT,
-        },
-        last_modification: mtime.spec(),
-    };
-    rustix::fs::futimens(file, &times)
 }
 
 fn os(bytes: &[u8]) -> &std::ffi::OsStr {
@@ -590,7 +443,7 @@ fn failed(what: &'static str, delta: &Delta, errno: Errno) -> CommitError {
     }
 }
 
-fn conflict(delta: &Delta, what: &str) -> CommitError {
+pub(crate) fn conflict(delta: &Delta, what: &str) -> CommitError {
     CommitError::Conflict {
         path: path::text(&delta.path),
         what: what.to_string(),

@@ -96,8 +96,9 @@ impl Overlay {
         let old = node.attr;
         let owned = (attr.mode, attr.uid, attr.gid) != (old.mode, old.uid, old.gid);
         // Times of staged content are kept by its file.
-        let timed = change.atime.is_some() || change.mtime.is_some();
-        let staged = owned || (timed && node.data.is_none());
+        let touched = change.atime.is_some() || change.mtime.is_some();
+        let timed = node.timed || change.mtime.is_some();
+        let staged = owned || change.mtime.is_some() || (touched && node.data.is_none());
         if staged {
             let paths = state.cover_all(ino)?;
             if let Some(path) = paths.first() {
@@ -114,24 +115,24 @@ impl Overlay {
                     ..
                 } = attr;
                 let path = path.clone();
-                state.record(
-                    tree,
-                    &Entry::Attr {
-                        path,
-                        mode,
-                        uid,
-                        gid,
-                        atime,
-                        mtime,
-                    },
-                )?;
+                let entry = Entry::Attr {
+                    path,
+                    mode,
+                    uid,
+                    gid,
+                    atime,
+                    mtime,
+                    timed,
+                };
+                state.record(tree, &entry)?;
             }
         }
         let node = state.node_mut(ino)?;
         let size = node.attr.size;
         node.attr = Attr { size, ..attr };
         node.attr_staged |= staged;
-        if timed && let (Some(id), file) = (node.data, node.file.clone()) {
+        node.timed = timed;
+        if touched && let (Some(id), file) = (node.data, node.file.clone()) {
             let file = match file {
                 Some(file) => file,
                 None => Arc::new(state.tree(tree)?.upper.open_data(id)?),
@@ -143,7 +144,7 @@ impl Overlay {
             rustix::fs::futimens(&*file, &times)?;
         }
         state.refresh(ino)?;
-        if owned || grown {
+        if owned || grown || change.mtime.is_some() {
             state.touch_node(ino);
         }
         state.found(ino)
@@ -223,6 +224,7 @@ impl Overlay {
         let node = state.node_mut(ino)?;
         node.attr.size = node.attr.size.max(offset + data.len() as u64);
         (node.attr.mtime, node.attr.ctime) = (now, now);
+        node.timed = false;
         state.touch_node(ino);
         Ok(())
     }
@@ -367,6 +369,7 @@ impl Overlay {
         let node = state.node_mut(ino)?;
         node.copying = true;
         let (tree, base_path, open) = (node.tree, node.base.clone(), node.file.clone());
+        let seen = node.seen.clone();
         let (base, upper) = {
             let tree = state.tree(tree)?;
             (Arc::clone(&tree.base), Arc::clone(&tree.upper))
@@ -375,13 +378,16 @@ impl Overlay {
 
         let copy = || -> Result<File> {
             let target = upper.create_data(id)?;
+            let source = match (open, &base_path) {
+                (Some(file), _) => Ok(file),
+                (None, Some(path)) => base.open_file(path).map(|(file, _)| Arc::new(file)),
+                (None, None) => Err(Errno::IO),
+            };
+            if let (Ok(source), Some(path), Some(seen)) = (&source, &base_path, &seen) {
+                upper.keep_base(path, seen, source);
+            }
             if !truncate {
-                let source = match (open, &base_path) {
-                    (Some(file), _) => file,
-                    (None, Some(path)) => Arc::new(base.open_file(path)?.0),
-                    (None, None) => return Err(Errno::IO),
-                };
-                bytes::copy(&source, &target)?;
+                bytes::copy(&*source?, &target)?;
             }
             Ok(target)
         };

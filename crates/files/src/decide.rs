@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kernel::policy::EXECUTES;
 use kernel::{Carried, EventId, HoldId, Notice, Refusal};
 use monitor::{Held, Outcome, Session};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::commit::CommitError;
 use crate::delta::{Content, Delta};
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
+use crate::places::Places;
 use crate::recover;
 use crate::settle::{Pending, delta_at, due, order};
 use crate::tree::Ino;
@@ -167,6 +169,11 @@ impl Trees {
         };
         let mut released: Vec<(Pending, Lease)> = Vec::new();
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
+        let policy = session.policy();
+        let mut places = Places::new(&self.hooks_paths);
+        for found in &pending {
+            places.look_above(&self.overlay, &policy, found.tree, &found.delta);
+        }
         for found in pending {
             if !self.is_current(&found, force) {
                 self.overlay
@@ -200,6 +207,10 @@ impl Trees {
                         .touch(found.tree, found.delta.path.clone(), false);
                     continue;
                 }
+            }
+            let runs = places.runs_as(&policy, found.tree, &found.delta);
+            if let Some(place) = runs {
+                effect.fields.insert(EXECUTES.to_string(), place);
             }
             let note = match Note::of(&found.delta) {
                 Ok(note) => note,
@@ -332,6 +343,7 @@ impl Trees {
         let mut dirs: BTreeSet<(usize, Rel)> = BTreeSet::new();
         // What could not be moved to its new place is not removed from its old one.
         let mut stays: HashSet<(usize, Rel)> = HashSet::new();
+        let mut timed: Vec<(usize, Delta)> = Vec::new();
         for (found, lease) in ready {
             let Some(host) = self.hosts.get(found.tree) else {
                 continue;
@@ -351,11 +363,24 @@ impl Trees {
                 stays.insert((found.tree, origin.clone()));
             }
             if result.is_ok() {
+                if found
+                    .delta
+                    .new
+                    .as_ref()
+                    .is_some_and(|new| new.kind == Kind::Dir && new.timed)
+                {
+                    timed.push((found.tree, found.delta.clone()));
+                }
                 let parent = split(&found.delta.path).map(|(parent, _)| parent.to_vec());
                 dirs.insert((found.tree, parent.unwrap_or_default()));
             }
             drop(lease);
             results.push((found, event, result));
+        }
+        for (tree, delta) in timed {
+            if let Some(host) = self.hosts.get(tree) {
+                host.set_dir_time(&delta);
+            }
         }
         for (tree, dir) in dirs {
             if let Some(Err(error)) = self.hosts.get(tree).map(|host| host.sync_dir(&dir)) {
@@ -370,7 +395,7 @@ impl Trees {
 
     /// Before the host changes: what is staged, in a form that does not lean on the host as it was,
     /// and the intents, durably.
-    fn write_down(&self) -> Result<(), String> {
+    pub(crate) fn write_down(&self) -> Result<(), String> {
         recover::checkpoint(&mut self.overlay.lock()).map_err(|e| e.to_string())?;
         self.hosts
             .iter()
@@ -506,7 +531,7 @@ impl Trees {
         }
     }
 
-    fn tell_kernel(&self, stale: Vec<Stale>) {
+    pub(crate) fn tell_kernel(&self, stale: Vec<Stale>) {
         let Some(notifier) = self.notifier.lock().clone() else {
             return;
         };
@@ -533,7 +558,11 @@ impl monitor::Channel for Trees {
         let tree = self
             .index(&delta.tree)
             .ok_or_else(|| format!("there is no tree `{}`", delta.tree))?;
-        let exact = delta.effect(held.effect.saw.clone());
+        let mut exact = delta.effect(held.effect.saw.clone());
+        // Decided with it, and nothing that the delta itself says.
+        if let Some(place) = held.effect.fields.get(EXECUTES) {
+            exact.fields.insert(EXECUTES.to_string(), place.clone());
+        }
         if lease.manifest() != held.manifest
             || exact.payload != held.effect.payload
             || exact.base != held.effect.base
@@ -559,6 +588,7 @@ impl monitor::Channel for Trees {
                 errno,
             })?;
             let version = host.carry_out(event.0, &delta)?;
+            host.set_dir_time(&delta);
             host.sync_dir(split(&delta.path).map_or(&b""[..], |(parent, _)| parent))?;
             Ok(version)
         });
@@ -583,7 +613,15 @@ impl monitor::Channel for Trees {
         let tree = self.index(&delta.tree)?;
         self.locate_content(tree, &mut delta);
         let host = self.hosts.get(tree)?;
-        Some(crate::diff::change(&delta, None, &host.base, &host.upper).to_string())
+        let mut change = crate::diff::change(&delta, None, &host.base, &host.upper);
+        let session = self.session.upgrade();
+        change.place = session.and_then(|session| {
+            let policy = session.policy();
+            policy
+                .executes(&change.tree, &change.path)
+                .map(str::to_string)
+        });
+        Some(change.to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use kernel::{Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Object, Op
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::attr::{Kind, Time, Version};
+use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::path::{self, Rel};
 
 /// One net change.
@@ -45,7 +45,11 @@ pub struct New {
     /// Their number.
     pub size: u64,
     /// `user.` attributes, when the agent set them; otherwise the base file's are kept.
-    pub xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub xattrs: Option<Xattrs>,
+    /// The agent set the time of change by itself, so that it counts even if nothing else differs.
+    pub timed: bool,
+    /// Other names of the same file in the view.
+    pub links: Vec<Rel>,
 }
 
 /// Where the bytes come from.
@@ -57,6 +61,8 @@ pub enum Content {
     Data(u64),
     /// Another place of the base, unchanged (a rename).
     Base(Rel),
+    /// What an earlier commit replaced, as `undo/N`.
+    Kept(u64),
 }
 
 impl Delta {
@@ -129,6 +135,14 @@ impl Delta {
                 }
                 fields.insert("xattrs".to_string(), Digest(hash.finalize().into()).hex());
             }
+            if new.timed {
+                let mtime = format!("{}.{:09}", new.mtime.secs, new.mtime.nanos);
+                fields.insert("mtime".to_string(), mtime);
+            }
+            if !new.links.is_empty() {
+                let links: Vec<String> = new.links.iter().map(|link| path::text(link)).collect();
+                fields.insert("same file as".to_string(), links.join(" "));
+            }
         }
         Effect {
             channel: Channel::File,
@@ -160,6 +174,8 @@ impl Delta {
                 new.digest,
                 new.target.clone(),
                 new.xattrs.clone(),
+                new.timed.then_some(new.mtime),
+                new.links.clone(),
             )
         };
         self.path == other.path

@@ -1,5 +1,7 @@
-//! Staged changes as text, for people: unified diffs in git's form, and what is no text in words.
+//! Staged changes as text, for people and for `git apply`: unified diffs in git's form. What git has
+//! no form for is said in lines that start with `#`, which patch programs skip.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 
@@ -11,6 +13,7 @@ use crate::base::Base;
 use crate::bytes::beginning;
 use crate::delta::{Content, Delta, New};
 use crate::path::{self, Rel};
+use crate::runs::{self, Runs};
 use crate::upper::Upper;
 
 /// Larger files are told by size only.
@@ -23,9 +26,9 @@ pub struct Change {
     pub tree: String,
     /// Path below its root.
     pub path: String,
-    /// `create`, `modify`, `delete` or `attributes`.
+    /// `create`, `modify`, `delete`, `attributes`, or `rename` when it was moved here.
     pub operation: String,
-    /// Where it lay before, if it was moved.
+    /// Where it lay before, if it was moved, or what it is a copy of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<String>,
     /// Kind of file before, with its mode.
@@ -34,11 +37,25 @@ pub struct Change {
     /// Kind of file after, with its mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Side>,
+    /// How much of the content stayed, in percent, if it was moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub similarity: Option<u8>,
     /// Unified diff of the content, for text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
     /// Whether the content is no text, or too large to show.
     pub binary: bool,
+    /// What kind of place it is, when what lies there runs later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What in it runs that did not before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Runs>,
+    /// Other names of the same file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
+    /// Whether the owner changed it, too, since the agent saw it.
+    pub conflict: bool,
 }
 
 /// One side of a change.
@@ -57,7 +74,14 @@ pub struct Side {
 
 /// Describes one delta.
 pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &Upper) -> Change {
-    let before = delta.base.as_ref().map(|v| Side {
+    // What was moved is compared with what it was where it came from.
+    let moved = origin.filter(|_| delta.base.is_none());
+    let old_path = moved.unwrap_or(&delta.path);
+    let old_version = match moved {
+        Some(origin) => base.version(origin).ok().flatten(),
+        None => delta.base.clone(),
+    };
+    let before = old_version.as_ref().map(|v| Side {
         kind: v.kind.name().to_string(),
         mode: git_mode(v.kind, v.mode),
         bytes: if v.kind == Kind::File { v.size } else { 0 },
@@ -69,10 +93,11 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
         bytes: if new.kind == Kind::File { new.size } else { 0 },
         target: new.target.as_deref().map(path::text),
     });
-    let old = match &delta.base {
-        Some(v) if v.kind == Kind::File => base
-            .open_file(&delta.path)
-            .map_or(Text::Binary, |(file, _)| text_of(&file)),
+    let old = match &old_version {
+        Some(v) if v.kind == Kind::File => upper
+            .open_base(old_path, v)
+            .or_else(|| base.open_file(old_path).ok().map(|(file, _)| file))
+            .map_or(Text::Binary, |file| text_of(&file)),
         Some(v) => Text::Words(v.target.as_deref().map(path::text).unwrap_or_default()),
         None => Text::Words(String::new()),
     };
@@ -83,14 +108,39 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
         Some(new) => Text::Words(new.target.as_deref().map(path::text).unwrap_or_default()),
         None => Text::Words(String::new()),
     };
+    let found = match (&old, &new) {
+        (old, Text::Words(new)) => {
+            let executable = delta.new.as_ref().is_some_and(|new| new.mode & 0o111 != 0);
+            let old = match old {
+                Text::Words(old) if old_version.is_some() && moved.is_none() => Some(old.as_str()),
+                _ => None,
+            };
+            let is_file = delta.new.as_ref().is_some_and(|new| new.kind == Kind::File);
+            let path = path::text(&delta.path);
+            runs::added(&path, old, is_file.then_some(new.as_str()), executable)
+        }
+        _ => Vec::new(),
+    };
+    let mut similarity = None;
+    let same_bytes = matches!((&old_version, &delta.new), (Some(old), Some(new))
+        if old.kind == Kind::File && new.kind == Kind::File && matches!(&new.content, Content::Base(from) if from == old_path));
     let (diff, binary) = match (old, new) {
-        (Text::Words(old), Text::Words(new)) if old == new => (None, false),
+        _ if same_bytes => {
+            similarity = Some(100);
+            (None, false)
+        }
+        (Text::Words(old), Text::Words(new)) if old == new => {
+            similarity = Some(100);
+            (None, false)
+        }
         (Text::Words(old), Text::Words(new)) => {
-            let diff = TextDiff::from_lines(&old, &new)
-                .unified_diff()
-                .context_radius(3)
-                .to_string();
-            (Some(diff), false)
+            let diff = TextDiff::from_lines(&old, &new);
+            // Never 100 for what is not the same.
+            similarity = Some((diff.ratio() * 100.0).clamp(0.0, 99.0) as u8);
+            (
+                Some(diff.unified_diff().context_radius(3).to_string()),
+                false,
+            )
         }
         _ => (None, true),
     };
@@ -100,51 +150,251 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
         operation: kernel::Operation::File(delta.operation())
             .name()
             .to_string(),
-        moved_from: origin.map(|origin| path::text(origin)),
+        moved_from: moved.map(|origin| path::text(origin)),
+        similarity: similarity.filter(|_| moved.is_some()),
         before,
         after,
         diff,
         binary,
+        place: None,
+        runs: found,
+        links: delta
+            .new
+            .iter()
+            .flat_map(|new| &new.links)
+            .map(|link| path::text(link))
+            .collect(),
+        conflict: owner_changed(delta, base),
     }
+}
+
+/// Joins what was taken away at one place and came at another to one change.
+pub(crate) fn pair(changes: Vec<Change>) -> Vec<Change> {
+    let deleted: BTreeSet<(String, String)> = changes
+        .iter()
+        .filter(|change| change.operation == "delete")
+        .map(|change| (change.tree.clone(), change.path.clone()))
+        .collect();
+    let mut taken = BTreeSet::new();
+    let mut paired = Vec::new();
+    for mut change in changes {
+        let origin = change
+            .moved_from
+            .clone()
+            .map(|from| (change.tree.clone(), from));
+        if let Some(origin) = origin.filter(|origin| deleted.contains(origin))
+            && taken.insert(origin)
+        {
+            change.operation = "rename".to_string();
+        }
+        paired.push(change);
+    }
+    paired.retain(|change| {
+        change.operation != "delete" || !taken.contains(&(change.tree.clone(), change.path.clone()))
+    });
+    paired
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.tree == "workspace" {
-            self.path.clone()
-        } else {
-            format!("{}/{}", self.tree, self.path)
+        self.remarks(f)?;
+        let (old, new) = match (&self.before, &self.after) {
+            (Some(before), Some(after)) if before.kind != after.kind => {
+                // Git tells a change of kind as a removal and a creation.
+                self.block(f, Some(before), None)?;
+                return self.block(f, None, Some(after));
+            }
+            (old, new) => (old.as_ref(), new.as_ref()),
         };
-        writeln!(f, "diff --kairos a/{path} b/{path}")?;
-        if let Some(from) = &self.moved_from {
-            writeln!(f, "moved from {from}")?;
+        let (moved, before) = match (self.operation.as_str(), &self.moved_from) {
+            ("rename", Some(from)) => (Some(("rename", from)), old),
+            (_, Some(from)) => (Some(("copy", from)), old),
+            _ => (None, old),
+        };
+        match moved {
+            Some((word, from)) => self.moved(f, word, from, before, new),
+            None => self.block(f, old, new),
         }
-        match (&self.before, &self.after) {
-            (None, Some(after)) => writeln!(f, "new {} mode {}", after.kind, after.mode)?,
-            (Some(before), None) => writeln!(f, "deleted {} mode {}", before.kind, before.mode)?,
-            (Some(before), Some(after)) if before.mode != after.mode => {
-                writeln!(f, "old {} mode {}", before.kind, before.mode)?;
-                writeln!(f, "new {} mode {}", after.kind, after.mode)?;
+    }
+}
+
+impl Change {
+    /// What git has no form for.
+    fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.shown(&self.path);
+        if self.conflict {
+            writeln!(f, "# conflict: {path} was changed by its owner, too")?;
+        }
+        if let Some(place) = &self.place {
+            writeln!(
+                f,
+                "# runs later: {path} is a place for: {}",
+                harmless(place)
+            )?;
+        }
+        for runs in &self.runs {
+            let (entry, command) = (harmless(&runs.entry), harmless(&runs.command));
+            writeln!(f, "# runs: {entry}: {command}")?;
+        }
+        for link in &self.links {
+            writeln!(f, "# same file as: {}", self.shown(link))?;
+        }
+        Ok(())
+    }
+
+    /// A change at one place, or one half of a change of kind.
+    fn block(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        old: Option<&Side>,
+        new: Option<&Side>,
+    ) -> fmt::Result {
+        let path = self.shown(&self.path);
+        let known = |side: &Side| matches!(side.kind.as_str(), "file" | "symlink");
+        if !old.or(new).is_some_and(known) {
+            let word = match (old, new) {
+                (None, _) => "new",
+                (_, None) => "deleted",
+                _ => "changed",
+            };
+            let side = new.or(old);
+            let (kind, mode) = side.map_or(("", ""), |side| (&side.kind, &side.mode));
+            return writeln!(f, "# {word} {kind} {path}, mode {mode}");
+        }
+        let (a, b) = (self.name('a', &self.path), self.name('b', &self.path));
+        writeln!(f, "diff --git {a} {b}")?;
+        match (old, new) {
+            (None, Some(new)) => writeln!(f, "new file mode {}", new.mode)?,
+            (Some(old), None) => writeln!(f, "deleted file mode {}", old.mode)?,
+            (Some(old), Some(new)) if old.mode != new.mode => {
+                writeln!(f, "old mode {}", old.mode)?;
+                writeln!(f, "new mode {}", new.mode)?;
             }
             _ => {}
         }
-        let name = |side: &Option<Side>, letter: char| match side {
-            Some(_) => format!("{letter}/{path}"),
-            None => "/dev/null".to_string(),
+        let a = if old.is_some() {
+            a
+        } else {
+            "/dev/null".to_string()
         };
-        let (old, new) = (name(&self.before, 'a'), name(&self.after, 'b'));
+        let b = if new.is_some() {
+            b
+        } else {
+            "/dev/null".to_string()
+        };
+        // In a change of kind each half has a content of its own.
+        let halved =
+            self.before.is_some() && self.after.is_some() && old.is_none() != new.is_none();
+        if halved {
+            return self.half(f, &a, &b, old, new);
+        }
+        self.content(f, &a, &b)
+    }
+
+    fn half(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        a: &str,
+        b: &str,
+        old: Option<&Side>,
+        new: Option<&Side>,
+    ) -> fmt::Result {
+        let Some(diff) = &self.diff else {
+            return writeln!(f, "Binary files {a} and {b} differ");
+        };
+        let sign = if old.is_some() { '-' } else { '+' };
+        let symlink = old.or(new).is_some_and(|side| side.kind == "symlink");
+        let body: Vec<&str> = diff
+            .lines()
+            .filter(|line| line.starts_with(sign) || (line.starts_with(' ') && !symlink))
+            .map(|line| line.get(1..).unwrap_or_default())
+            .collect();
+        let count = body.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let range = if old.is_some() {
+            format!("@@ -1,{count} +0,0 @@")
+        } else {
+            format!("@@ -0,0 +1,{count} @@")
+        };
+        writeln!(f, "--- {a}\n+++ {b}\n{range}")?;
+        for line in body {
+            writeln!(f, "{sign}{}", harmless(line))?;
+        }
+        if symlink {
+            writeln!(f, "\\ No newline at end of file")?;
+        }
+        Ok(())
+    }
+
+    fn moved(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        word: &str,
+        from: &str,
+        old: Option<&Side>,
+        new: Option<&Side>,
+    ) -> fmt::Result {
+        let known = |side: &Side| matches!(side.kind.as_str(), "file" | "symlink");
+        if !new.is_some_and(known) {
+            let kind = new.map_or("", |side| &side.kind);
+            let (from, to) = (self.shown(from), self.shown(&self.path));
+            return writeln!(f, "# {word} {kind} {from} to {to}");
+        }
+        let (a, b) = (self.name('a', from), self.name('b', &self.path));
+        writeln!(f, "diff --git {a} {b}")?;
+        if let (Some(old), Some(new)) = (old, new)
+            && old.mode != new.mode
+        {
+            writeln!(f, "old mode {}\nnew mode {}", old.mode, new.mode)?;
+        }
+        writeln!(f, "similarity index {}%", self.similarity.unwrap_or(0))?;
+        writeln!(f, "{word} from {}", self.shown(from))?;
+        writeln!(f, "{word} to {}", self.shown(&self.path))?;
+        self.content(f, &a, &b)
+    }
+
+    fn content(&self, f: &mut fmt::Formatter<'_>, a: &str, b: &str) -> fmt::Result {
         if self.binary {
             let bytes = |side: &Option<Side>| side.as_ref().map_or(0, |side| side.bytes);
             let (from, to) = (bytes(&self.before), bytes(&self.after));
-            return writeln!(
-                f,
-                "Binary files {old} and {new} differ ({from} to {to} bytes)"
-            );
+            return writeln!(f, "Binary files {a} and {b} differ ({from} to {to} bytes)");
         }
         match &self.diff {
-            Some(diff) => write!(f, "--- {old}\n+++ {new}\n{}", harmless(diff)),
+            Some(diff) => write!(f, "--- {a}\n+++ {b}\n{}", harmless(diff)),
             None => Ok(()),
         }
+    }
+
+    /// A path as git shows it below `a/` or `b/`.
+    fn name(&self, side: char, path: &str) -> String {
+        quoted(&format!("{side}/{}", self.located(path)))
+    }
+
+    fn shown(&self, path: &str) -> String {
+        quoted(&self.located(path))
+    }
+
+    fn located(&self, path: &str) -> String {
+        if self.tree == "workspace" {
+            path.to_string()
+        } else {
+            format!("{}/{path}", self.tree)
+        }
+    }
+}
+
+/// Whether what the host has now is not what the agent's change is based on.
+fn owner_changed(delta: &Delta, base: &Base) -> bool {
+    match (&delta.base, base.version(&delta.path)) {
+        (None, Ok(now)) => now.is_some(),
+        (Some(_), Ok(None)) => true,
+        (Some(base), Ok(Some(now))) => {
+            (base.kind, base.ino, base.mode, base.mtime) != (now.kind, now.ino, now.mode, now.mtime)
+                && base.kind != Kind::Dir
+        }
+        (_, Err(_)) => false,
     }
 }
 
@@ -168,6 +418,7 @@ fn open_new(new: &New, base: &Base, upper: &Upper) -> Option<File> {
     match &new.content {
         Content::Data(id) => upper.open_data(*id).ok(),
         Content::Base(from) => base.open_file(from).ok().map(|(file, _)| file),
+        Content::Kept(event) => File::open(upper.undo().join(event.to_string())).ok(),
         Content::None => None,
     }
 }
@@ -182,6 +433,35 @@ fn git_mode(kind: Kind, mode: u32) -> String {
         Kind::Device => "020",
     };
     format!("{kind}{mode:03o}")
+}
+
+/// A path as git quotes it: with escapes, in quotes, when it holds anything unusual. Paths come
+/// with their own escape for bytes that are no text.
+fn quoted(path: &str) -> String {
+    let bytes = path::bytes(path).unwrap_or_else(|| path.as_bytes().to_vec());
+    let usual = |b: &u8| *b >= b' ' && *b != 0x7f && *b != b'"' && *b != b'\\';
+    let plain = std::str::from_utf8(&bytes).ok();
+    if let Some(plain) = plain
+        && bytes.iter().all(usual)
+        && !plain.chars().any(char::is_control)
+    {
+        return plain.to_string();
+    }
+    let mut out = String::from("\"");
+    for byte in bytes {
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\t' => out.push_str("\\t"),
+            b'\n' => out.push_str("\\n"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            byte => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Text of the agent for a terminal: control characters are shown, not sent.
@@ -203,38 +483,106 @@ fn harmless(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn in_the_form_of_git() {
-        let side = |mode: &str| {
-            let kind = "file".to_string();
-            Some(Side {
-                kind,
-                mode: mode.to_string(),
-                bytes: 3,
-                target: None,
-            })
-        };
-        let mut change = Change {
+    fn side(kind: &str, mode: &str) -> Option<Side> {
+        Some(Side {
+            kind: kind.to_string(),
+            mode: mode.to_string(),
+            bytes: 3,
+            target: None,
+        })
+    }
+
+    fn a_change() -> Change {
+        Change {
             tree: "workspace".into(),
             path: "a/b".into(),
             operation: "modify".into(),
             moved_from: None,
-            before: side("100644"),
-            after: side("100755"),
+            before: side("file", "100644"),
+            after: side("file", "100755"),
+            similarity: None,
             diff: Some("@@ -1 +1 @@\n-x\n+\u{1b}[2Jy\n".into()),
             binary: false,
-        };
+            place: None,
+            runs: Vec::new(),
+            links: Vec::new(),
+            conflict: false,
+        }
+    }
+
+    #[test]
+    fn in_the_form_of_git() {
+        let mut change = a_change();
         assert_eq!(
             change.to_string(),
-            "diff --kairos a/a/b b/a/b\nold file mode 100644\nnew file mode 100755\n--- a/a/b\n\
+            "diff --git a/a/b b/a/b\nold mode 100644\nnew mode 100755\n--- a/a/b\n\
              +++ b/a/b\n@@ -1 +1 @@\n-x\n+\\u{1b}[2Jy\n"
         );
         change.binary = true;
         change.before = None;
         assert_eq!(
             change.to_string(),
-            "diff --kairos a/a/b b/a/b\nnew file mode 100755\n\
+            "diff --git a/a/b b/a/b\nnew file mode 100755\n\
              Binary files /dev/null and b/a/b differ (0 to 3 bytes)\n"
         );
+    }
+
+    #[test]
+    fn what_git_has_no_form_for_is_a_remark() {
+        let mut change = a_change();
+        change.place = Some("package scripts".into());
+        change.runs = vec![Runs {
+            entry: "scripts.x".into(),
+            command: "evil\u{7}".into(),
+        }];
+        change.conflict = true;
+        let text = change.to_string();
+        assert!(
+            text.starts_with(
+                "# conflict: a/b was changed by its owner, too\n# runs later: a/b is a place for: package scripts\n\
+                 # runs: scripts.x: evil\\u{7}\ndiff --git"
+            ),
+            "{text}"
+        );
+        let mut change = a_change();
+        change.before = None;
+        change.after = side("dir", "040755");
+        assert_eq!(change.to_string(), "# new dir a/b, mode 040755\n");
+    }
+
+    #[test]
+    fn moves_and_changes_of_kind() {
+        let mut change = a_change();
+        change.operation = "rename".into();
+        change.moved_from = Some("old name".into());
+        change.similarity = Some(100);
+        change.diff = None;
+        change.after = side("file", "100644");
+        assert_eq!(
+            change.to_string(),
+            "diff --git a/old name b/a/b\nsimilarity index 100%\nrename from old name\nrename to a/b\n"
+        );
+        let mut change = a_change();
+        change.after = side("symlink", "120000");
+        change.diff = Some("@@ -1 +1 @@\n-x\n+target\n\\ No newline at end of file\n".into());
+        assert_eq!(
+            change.to_string(),
+            "diff --git a/a/b b/a/b\ndeleted file mode 100644\n--- a/a/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n\
+             diff --git a/a/b b/a/b\nnew file mode 120000\n--- /dev/null\n+++ b/a/b\n@@ -0,0 +1,1 @@\n+target\n\
+             \\ No newline at end of file\n"
+        );
+    }
+
+    #[test]
+    fn odd_names_are_quoted_as_git_does() {
+        for (text, shown) in [
+            ("plain name", "plain name"),
+            ("grün", "grün"),
+            ("a\\x0ab", "\"a\\nb\""),
+            ("q\"", "\"q\\\"\""),
+            ("\\xff\\\\", "\"\\377\\\\\""),
+        ] {
+            assert_eq!(quoted(text), shown);
+        }
     }
 }

@@ -31,14 +31,26 @@ mod settle;
 pub mod delta;
 /// Carries one delta out on the host.
 mod commit;
+/// The new version of a path, before it is in place.
+mod make;
 /// Renames that replace nothing.
 mod swap;
 /// What a decision does to the view.
 mod outcome;
 /// Rebuilds the view after a crash, and finishes what was interrupted.
 mod recover;
+/// Brings back what commits replaced.
+pub mod undo;
+/// What the owner changed as well as the agent.
+pub mod conflicts;
+/// What a session keeps on disk.
+pub mod space;
 /// Staged changes as text, for people.
 pub mod diff;
+/// What in a file runs.
+pub mod runs;
+/// Places that run later although no table names them.
+mod places;
 /// The disk form of what is staged.
 mod upper;
 /// The owner's directory as it is.
@@ -53,8 +65,12 @@ pub mod ids;
 pub mod path;
 
 pub use commit::CommitError;
+pub use conflicts::{Choice, Conflict, Merge};
 pub use delta::Delta;
 pub use diff::Change;
 pub use ids::Ids;
 pub use overlay::Precheck;
+pub use places::hooks_paths;
+pub use space::{Kept, forget_undo, kept};
 pub use trees::{Options, Serving, TreeSpec, Trees, TreesError, staged_changes};
+pub use undo::Undone;

@@ -33,7 +33,13 @@ impl State {
         by_agent: bool,
     ) -> Result<()> {
         self.record(tree, &Entry::Committed { path: path.clone() })?;
-        self.tree_mut(tree)?.covered.remove(path);
+        let covered = self.tree_mut(tree)?.covered.remove(path);
+        if let (Some(Some(seen)), false) = (&covered, self.replay) {
+            self.tree(tree)?.upper.forget_base(path, seen);
+        }
+        if let (Some((then, _)), Some(version)) = (seen, &version) {
+            self.arrived(then, path, version);
+        }
         let ino = match (&version, self.walk(tree, path)?) {
             (Some(_), Some(ino)) => ino,
             (Some(_), None) => {
@@ -54,9 +60,23 @@ impl State {
         if changed || node.writers > 0 {
             return self.cover_with(tree, path, Some(version));
         }
+        // Other names that are the same file on the host have this version too.
+        let identity = (version.dev, version.ino);
+        for other in self.paths_of(ino) {
+            let tree = self.tree_mut(tree)?;
+            if other != *path
+                && tree.covered.contains_key(&other)
+                && tree
+                    .base
+                    .version(&other)?
+                    .is_some_and(|there| (there.dev, there.ino) == identity)
+            {
+                tree.covered.remove(&other);
+            }
+        }
         self.rebase(ino, path.clone(), version);
         let node = self.node_mut(ino)?;
-        node.attr_staged = false;
+        (node.attr_staged, node.timed) = (false, false);
         node.xattrs = None;
         node.by_agent |= by_agent;
         let (staged, open) = (node.data.take(), node.opens > 0);
@@ -68,6 +88,19 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// A file that was moved has its content at the new place from now on, whatever the agent did
+    /// with it meanwhile: the old place is about to go.
+    fn arrived(&mut self, ino: Ino, path: &Rel, version: &Version) {
+        let moved = self.nodes.get(&ino).is_some_and(|node| {
+            node.kind == Kind::File
+                && node.data.is_none()
+                && node.base.as_ref().is_some_and(|base| base != path)
+        });
+        if moved && version.kind == Kind::File {
+            self.rebase(ino, path.clone(), version.clone());
+        }
     }
 
     /// The view shows the host's version at a path again; open handles go on with what they have.
@@ -112,7 +145,7 @@ impl State {
         let stat = base.stat(b"")?;
         let node = self.node_mut(root)?;
         node.attr = Attr::of(&stat);
-        (node.attr_staged, node.xattrs) = (false, None);
+        (node.attr_staged, node.timed, node.xattrs) = (false, false, None);
         Ok(vec![Stale::Node(root)])
     }
 

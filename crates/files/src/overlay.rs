@@ -256,6 +256,7 @@ impl Overlay {
         }
         let exchange = replace == Replace::Exchange;
         if let (Some(there), false) = (there, exchange) {
+            state.keep_replaced(there, &to_path);
             state = self.keep_for_other_names(state, there, &to_path)?;
         }
         let first = if exchange {
@@ -529,6 +530,21 @@ impl State {
         self.changed_dir(from.0, -shift);
         self.changed_dir(to.0, shift);
         Ok(moving_dir || (exchange && there_dir))
+    }
+
+    /// A file of the base that another is renamed over (how most editors save).
+    fn keep_replaced(&self, ino: Ino, path: &Rel) {
+        let (Ok(node), false) = (self.node(ino), self.replay) else {
+            return;
+        };
+        if let (Some(base), None, Some(seen)) = (&node.base, node.data, &node.seen)
+            && base == path
+            && node.kind == Kind::File
+            && let Ok(tree) = self.tree(node.tree)
+            && let Ok((file, _)) = tree.base.open_file(base)
+        {
+            tree.upper.keep_base(base, seen, &file);
+        }
     }
 
     pub(crate) fn must_be_empty(&mut self, ino: Ino) -> Result<()> {

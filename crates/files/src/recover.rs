@@ -9,13 +9,14 @@ use rustix::io::{Errno, Result};
 
 use crate::attr::{Attr, Kind, Version};
 use crate::bytes::{self, digest};
-use crate::commit::Host;
-use crate::delta::Delta;
+use crate::commit::{Host, conflict};
+use crate::delta::{Delta, New};
 use crate::overlay::Overlay;
 use crate::path::{self, Rel, split};
 use crate::settle::staged_paths;
 use crate::swap;
 use crate::tree::{Ino, Node, State};
+use crate::undo::OWN;
 use crate::upper::{Entry, Staged, StagedNode, Upper, read};
 
 /// Rebuilds a tree's view; every path that is staged is then to be settled again.
@@ -29,9 +30,12 @@ pub(crate) fn rebuild(overlay: &Overlay, tree: usize, upper: &Upper) -> Result<(
     let mut state = overlay.lock();
     // Numbers that were ever given are not given again.
     for entry in &entries {
-        if let Entry::Create { id, .. } | Entry::Copy { id, .. } = entry {
-            state.next_id = state.next_id.max(id + 1);
-        }
+        let id = match entry {
+            Entry::Create { id, .. } | Entry::Copy { id, .. } => *id,
+            Entry::Intent { event, .. } if event & OWN != 0 => event & !OWN,
+            _ => continue,
+        };
+        state.next_id = state.next_id.max(id + 1);
     }
     state.replay = true;
     for entry in entries.iter().skip(from) {
@@ -49,6 +53,11 @@ pub(crate) fn checkpoint(state: &mut State) -> Result<()> {
     if !state.trees.iter().any(|tree| tree.upper.moved_on()) {
         return Ok(());
     }
+    checkpoint_now(state)
+}
+
+/// The same, whether anything was changed or not.
+pub(crate) fn checkpoint_now(state: &mut State) -> Result<()> {
     let paths = staged_paths(state)?;
     for tree in 0..state.trees.len() {
         let mut staged = Vec::new();
@@ -89,7 +98,8 @@ pub(crate) fn finish_interrupted(
     }
     let mut ends = Vec::new();
     // In the order in which they were intended: directories first, what goes away last.
-    for (event, (delta, temp)) in open {
+    for (event, (delta, temp)) in &open {
+        let (event, delta, temp) = (*event, *delta, *temp);
         let end = finish(host, event, delta, temp);
         let parent = split(&delta.path).map_or(&b""[..], |(parent, _)| parent);
         let end = end
@@ -108,6 +118,9 @@ pub(crate) fn finish_interrupted(
         host.finished(event, end.is_ok(), &what);
         ends.push((EventId(event), end.map(|()| what)));
     }
+    for (delta, _) in open.values() {
+        host.set_dir_time(delta);
+    }
     Ok(ends)
 }
 
@@ -119,13 +132,21 @@ fn finish(
 ) -> std::result::Result<(), crate::commit::CommitError> {
     let at = |path: &[u8]| host.base.version(path).ok().flatten();
     let (here, aside) = (at(&delta.path), at(temp));
-    let is_new = |version: &Option<Version>| matches_new(host, &delta.path, version, delta);
-    if is_new(&here) {
+    let in_place = delta
+        .new
+        .as_ref()
+        .is_some_and(|new| matches_new(host, &delta.path, &here, new));
+    if in_place {
         // It is in place. What came out lies aside, unless it was kept already; if it is not the
         // base that was expected, it is a version of the owner's and goes back.
         if let (Some(aside), Some(base)) = (&aside, &delta.base) {
             if looks_like(base, aside) {
-                keep(host, event, temp, aside);
+                let kept = keep(host, event, temp, aside);
+                if !kept && aside.kind == Kind::Dir {
+                    within(host, &delta.path, temp, swap::exchange);
+                    remove(host, temp, here.as_ref());
+                    return Err(conflict(delta, "holds files that the agent did not see"));
+                }
             } else {
                 within(host, &delta.path, temp, swap::exchange);
                 remove(host, temp, here.as_ref());
@@ -163,8 +184,8 @@ fn finish(
 }
 
 /// Whether what is there is what the delta wanted there.
-fn matches_new(host: &Host, path: &[u8], version: &Option<Version>, delta: &Delta) -> bool {
-    let (Some(version), Some(new)) = (version, &delta.new) else {
+pub(crate) fn matches_new(host: &Host, path: &[u8], version: &Option<Version>, new: &New) -> bool {
+    let Some(version) = version else {
         return false;
     };
     let content = match new.kind {
@@ -196,27 +217,37 @@ fn is_ours(aside: &Version, delta: &Delta) -> bool {
         && delta.base.as_ref().is_none_or(|base| base.ino != aside.ino)
 }
 
-fn keep(host: &Host, event: u64, temp: &Rel, aside: &Version) {
+/// Moves what was replaced to where it is kept for undo; a directory needs no keeping. Says whether
+/// it is out of the way.
+fn keep(host: &Host, event: u64, temp: &Rel, aside: &Version) -> bool {
     if aside.kind == Kind::Dir {
-        remove(host, temp, Some(aside));
-        return;
+        return remove(host, temp, Some(aside));
     }
     let Some((dir, name)) = open_parent(host, temp) else {
-        return;
+        return false;
     };
     let undo = host.undo_path(event);
-    if rustix::fs::renameat(&dir, name, rustix::fs::CWD, &undo) == Err(Errno::XDEV)
-        && let Ok((source, _)) = host.base.open_file(temp)
-        && let Ok(kept) = std::fs::File::create(&undo)
-        && bytes::copy(&source, &kept).is_ok()
-    {
-        remove(host, temp, Some(aside));
+    match rustix::fs::renameat(&dir, name, rustix::fs::CWD, &undo) {
+        Ok(()) => true,
+        Err(Errno::XDEV) => {
+            let copied = match aside.kind {
+                Kind::File => host.base.open_file(temp).is_ok_and(|(source, _)| {
+                    std::fs::File::create(&undo)
+                        .is_ok_and(|kept| crate::base::copy_whole(&source, &kept).is_ok())
+                }),
+                // Where it points is in the intent.
+                _ => true,
+            };
+            copied && remove(host, temp, Some(aside))
+        }
+        Err(_) => false,
     }
 }
 
-fn remove(host: &Host, path: &Rel, version: Option<&Version>) {
+/// Says whether it is gone.
+fn remove(host: &Host, path: &Rel, version: Option<&Version>) -> bool {
     let Some((dir, name)) = open_parent(host, path) else {
-        return;
+        return false;
     };
     let is_dir = version.is_some_and(|v| v.kind == Kind::Dir);
     let flags = if is_dir {
@@ -224,7 +255,10 @@ fn remove(host: &Host, path: &Rel, version: Option<&Version>) {
     } else {
         AtFlags::empty()
     };
-    let _ = rustix::fs::unlinkat(&dir, name, flags);
+    matches!(
+        rustix::fs::unlinkat(&dir, name, flags),
+        Ok(()) | Err(Errno::NOENT)
+    )
 }
 
 /// A rename within one directory; where it fails, what follows finds things as they are.
@@ -316,6 +350,7 @@ impl State {
                 gid,
                 atime,
                 mtime,
+                timed,
             } => {
                 let ino = self.walk(tree, path)?.ok_or(Errno::NOENT)?;
                 let node = self.node_mut(ino)?;
@@ -328,6 +363,7 @@ impl State {
                     ..node.attr
                 };
                 node.attr_staged = true;
+                node.timed = *timed;
             }
             Entry::Xattrs { path, all } => {
                 let ino = self.walk(tree, path)?.ok_or(Errno::NOENT)?;
@@ -350,6 +386,13 @@ impl State {
                     Some(ino) if self.differs(tree, path, ino)? => Some((ino, u64::MAX)),
                     _ => None,
                 };
+                if let (None, Some(ino)) = (&version, there)
+                    && self.is_hollow(tree, ino)?
+                    && let Some((parent, name)) = self.place_of(tree, path)?
+                {
+                    // Its owner removed it later.
+                    self.unlink(parent, name)?;
+                }
                 self.committed(tree, path, version, seen, true)?;
                 if let Some(ino) = self.walk(tree, path)?
                     && self.node(ino)?.clean()
@@ -381,6 +424,7 @@ impl State {
             atime: node.attr.atime,
             mtime: node.attr.mtime,
             attr_staged: node.attr_staged,
+            timed: node.timed,
             target: node.target.clone(),
             xattrs: node.xattrs.clone(),
             data: node.data,
@@ -476,6 +520,7 @@ impl State {
             ..node.attr
         };
         node.attr_staged = view.attr_staged;
+        node.timed = view.timed;
         node.xattrs.clone_from(&view.xattrs);
         Ok(())
     }
@@ -516,6 +561,26 @@ impl State {
         (node.attr.size, node.attr.blocks) = (stat.size, stat.blocks);
         (node.attr.mtime, node.attr.atime) = (stat.mtime, stat.atime);
         Ok(())
+    }
+
+    /// Whether nothing of a node is staged but its name: its content went to the host.
+    fn is_hollow(&self, tree: usize, ino: Ino) -> Result<bool> {
+        let (node, tree) = (self.node(ino)?, self.tree(tree)?);
+        Ok(match (node.kind, node.data) {
+            (Kind::File, Some(id)) => matches!(tree.upper.stat_data(id), Err(Errno::NOENT)),
+            (Kind::Dir, _) => node
+                .dir
+                .as_ref()
+                .is_some_and(crate::listing::Listing::is_empty),
+            _ => true,
+        })
+    }
+
+    fn place_of<'a>(&mut self, tree: usize, path: &'a [u8]) -> Result<Option<(Ino, &'a [u8])>> {
+        let Some((above, name)) = split(path) else {
+            return Ok(None);
+        };
+        Ok(self.walk(tree, above)?.map(|parent| (parent, name)))
     }
 
     fn touch_all_staged(&mut self, tree: usize) {

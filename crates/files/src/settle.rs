@@ -114,7 +114,7 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         let bare = node.kind == Kind::File && node.data.is_none();
         if bare
             && let Some(from) = from
-            && !state.place_is_quiet(tree, &from)?
+            && !state.place_is_quiet(tree, &from, ino)?
         {
             // Its bytes lie where something else is about to be.
             drop(state);
@@ -148,6 +148,12 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
                 node.attr_staged,
                 node.target.clone(),
                 node.xattrs.clone(),
+                node.timed,
+                state
+                    .paths_of(ino)
+                    .into_iter()
+                    .filter(|other| other != path)
+                    .collect::<Vec<Rel>>(),
             ))
         }
         None => None,
@@ -158,7 +164,9 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         Some(version) => version,
         None => base.version(path)?,
     };
-    let Some((ino, changes, kind, attr, content, from, owned, target, xattrs)) = view else {
+    let Some((ino, changes, kind, attr, content, from, owned, target, xattrs, timed, mut links)) =
+        view
+    else {
         if before.is_none() {
             overlay.lock().tree_mut(tree)?.covered.remove(path);
             return Ok(None);
@@ -197,8 +205,14 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
             let (file, stat) = base.open_file(from)?;
             (digest_of(&file)?, u64::try_from(stat.st_size).unwrap_or(0))
         }
-        Content::None => ([0; 32], 0),
+        Content::None | Content::Kept(_) => ([0; 32], 0),
     };
+    links.sort();
+    if xattrs.is_some()
+        && let Some(before) = before.as_mut()
+    {
+        before.xattrs = base.xattrs(path).ok();
+    }
     if let Some(before) = before
         .as_mut()
         .filter(|b| b.kind == Kind::File && b.digest.is_none())
@@ -221,6 +235,12 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         digest,
         size,
         xattrs,
+        timed,
+        links: if kind == Kind::File {
+            links
+        } else {
+            Vec::new()
+        },
     };
     let mut state = overlay.lock();
     if before
@@ -293,7 +313,8 @@ fn nothing_changed(before: &Version, new: &New) -> bool {
         && before.mode == new.mode
         && before.uid == new.uid
         && before.gid == new.gid
-        && new.xattrs.is_none()
+        && (new.xattrs.is_none() || new.xattrs == before.xattrs)
+        && !(new.timed && new.mtime != before.mtime)
         && match new.kind {
             Kind::File => before.digest == Some(new.digest),
             Kind::Symlink => before.target == new.target,
@@ -352,9 +373,10 @@ impl State {
 
     /// Whether a place of the base keeps its content until what was moved from there is committed:
     /// nothing takes its place meanwhile, nor that of a directory above.
-    fn place_is_quiet(&mut self, tree: usize, path: &Rel) -> Result<bool> {
-        if self.walk(tree, path)?.is_some() {
-            return Ok(false);
+    fn place_is_quiet(&mut self, tree: usize, path: &Rel, ino: Ino) -> Result<bool> {
+        if let Some(there) = self.walk(tree, path)? {
+            // It may be another name of the same file.
+            return Ok(there == ino);
         }
         let mut above = path.as_slice();
         while let Some((parent, _)) = crate::path::split(above) {

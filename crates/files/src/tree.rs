@@ -80,6 +80,8 @@ pub(crate) struct Node {
     pub(crate) data: Option<u64>,
     /// Mode, owner or times were set by the agent.
     pub(crate) attr_staged: bool,
+    /// The time of change was set by the agent itself.
+    pub(crate) timed: bool,
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) dir: Option<Listing>,
@@ -108,6 +110,7 @@ impl Node {
             seen: None,
             data: None,
             attr_staged: false,
+            timed: false,
             target: None,
             xattrs: None,
             dir: (kind == Kind::Dir).then(Listing::default),
@@ -295,6 +298,13 @@ impl State {
         match self.adopt(tree, &base_path) {
             Ok(ino) => {
                 self.attach(parent, name, ino)?;
+                if !self.replay && !self.node(ino)?.clean() {
+                    // Another name of what is staged: it changes with it.
+                    let path = self.path_in(parent, name)?;
+                    let version = self.tree(tree)?.base.version(&base_path)?;
+                    self.cover_with(tree, &path, version)?;
+                    self.touch(tree, path, false);
+                }
                 Ok(Some(ino))
             }
             Err(Errno::NOENT | Errno::NOTDIR) => {

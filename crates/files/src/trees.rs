@@ -50,6 +50,8 @@ pub struct Options {
     pub durable: bool,
     /// Places whose content is not reported as incoming, unless the policy calls it sensitive.
     pub excluded: Vec<Glob>,
+    /// `core.hooksPath` of the user's own git configuration: what lies there runs later.
+    pub hooks_paths: Vec<String>,
     /// For tests: called before each step of a commit.
     #[doc(hidden)]
     pub steps: Option<Arc<Steps>>,
@@ -76,6 +78,7 @@ impl Default for Options {
             quiet: Duration::from_millis(250),
             durable: false,
             excluded: excluded.into_iter().map(|g| Glob(g.to_string())).collect(),
+            hooks_paths: Vec::new(),
             steps: None,
         }
     }
@@ -114,6 +117,7 @@ pub struct Trees {
     pub(crate) notifier: Arc<Mutex<Option<Notifier>>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) in_doubt: AtomicBool,
+    pub(crate) hooks_paths: Vec<String>,
     interrupted: Vec<(EventId, Result<String, String>)>,
     pub(crate) sleep: (Mutex<()>, Condvar),
 }
@@ -182,6 +186,7 @@ impl Trees {
             notifier: Arc::default(),
             stopping: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
+            hooks_paths: options.hooks_paths,
             interrupted,
             sleep: (Mutex::default(), Condvar::new()),
             session: Arc::downgrade(&session),
@@ -256,10 +261,17 @@ impl Trees {
     pub fn settle_now(&self) {
         // What changes while it is decided comes again.
         const ROUNDS_MAX: usize = 5;
+        let _pass = self.pass.lock();
+        let mut any = false;
         for _ in 0..ROUNDS_MAX {
             if !self.pass(true) {
-                return;
+                break;
             }
+            any = true;
+        }
+        // What is staged now does not lean on what the host will become.
+        if any && let Err(error) = recover::checkpoint_now(&mut self.overlay.lock()) {
+            tracing::warn!("cannot note what is staged: {error}");
         }
     }
 
@@ -294,13 +306,15 @@ impl Trees {
     pub fn changes(&self) -> Vec<Change> {
         let _pass = self.pass.lock();
         let hosts = |tree: usize| self.hosts.get(tree);
-        self.staged()
+        let changes = self
+            .staged()
             .iter()
             .filter_map(|p| {
                 hosts(p.tree)
                     .map(|host| diff::change(&p.delta, p.origin.as_ref(), &host.base, &host.upper))
             })
-            .collect()
+            .collect();
+        diff::pair(changes)
     }
 
     /// What was being carried out when an earlier process ended, and what became of it now:
@@ -359,13 +373,14 @@ pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
         recover::rebuild(&overlay, index, &state).map_err(trouble("rebuild", upper))?;
         places.push((base, state));
     }
-    Ok(staged(&overlay)
+    let changes = staged(&overlay)
         .iter()
         .filter_map(|p| {
             let (base, upper) = places.get(p.tree)?;
             Some(diff::change(&p.delta, p.origin.as_ref(), base, upper))
         })
-        .collect())
+        .collect();
+    Ok(diff::pair(changes))
 }
 
 fn staged(overlay: &Overlay) -> Vec<Pending> {

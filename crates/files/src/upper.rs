@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::attr::{Kind, Time, Version};
 use crate::bytes;
@@ -59,6 +60,7 @@ pub(crate) enum Entry {
         gid: u32,
         atime: Time,
         mtime: Time,
+        timed: bool,
     },
     /// Extended attributes as they are from now on, all of them.
     Xattrs {
@@ -104,6 +106,7 @@ pub(crate) struct StagedNode {
     pub(crate) atime: Time,
     pub(crate) mtime: Time,
     pub(crate) attr_staged: bool,
+    pub(crate) timed: bool,
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) data: Option<u64>,
@@ -143,6 +146,7 @@ impl Upper {
         make(dir)?;
         make(&dir.join("data"))?;
         make(&dir.join("undo"))?;
+        make(&dir.join("bases"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
         let file = OpenOptions::new()
@@ -264,6 +268,58 @@ impl Upper {
         let _ = rustix::fs::unlinkat(&self.data, name(id), AtFlags::empty());
     }
 }
+
+/// What the owner had when the agent began to change it: kept for a while, so that two changes can
+/// be put together.
+impl Upper {
+    /// Keeps a base file that is about to be covered, if it is small enough to be worth it and
+    /// still is the version that was seen.
+    pub(crate) fn keep_base(&self, path: &[u8], seen: &Version, source: &File) {
+        if self.journal.is_none() || seen.kind != Kind::File || seen.size > BASE_BYTES_MAX {
+            return;
+        }
+        let is_it = rustix::fs::fstat(source).is_ok_and(|stat| {
+            let now = Version::of(&stat);
+            (now.ino, now.size, now.mtime) == (seen.ino, seen.size, seen.mtime)
+        });
+        if !is_it {
+            return;
+        }
+        // Without it there is no merge to be offered, and nothing else is lost.
+        let kept = self.base_file(path, seen);
+        if !kept.exists()
+            && let Ok(target) = File::create(&kept)
+            && bytes::copy(source, &target).is_err()
+        {
+            let _ = std::fs::remove_file(kept);
+        }
+    }
+
+    /// The base file that a change was made over, if it was kept.
+    pub(crate) fn open_base(&self, path: &[u8], seen: &Version) -> Option<File> {
+        File::open(self.base_file(path, seen)).ok()
+    }
+
+    /// The change over it is no more.
+    pub(crate) fn forget_base(&self, path: &[u8], seen: &Version) {
+        if seen.kind == Kind::File && seen.size <= BASE_BYTES_MAX && self.journal.is_some() {
+            let _ = std::fs::remove_file(self.base_file(path, seen));
+        }
+    }
+
+    fn base_file(&self, path: &[u8], seen: &Version) -> PathBuf {
+        let mut hash = Sha256::new();
+        hash.update(path);
+        hash.update(format!(" {} {} {:?}", seen.ino, seen.size, seen.mtime));
+        let name: [u8; 32] = hash.finalize().into();
+        self.dir
+            .join("bases")
+            .join(hex::encode(name.get(..16).unwrap_or_default()))
+    }
+}
+
+/// Larger files are not merged.
+const BASE_BYTES_MAX: u64 = 256 << 10;
 
 fn name(id: u64) -> String {
     format!("{id}")

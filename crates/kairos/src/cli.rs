@@ -11,6 +11,9 @@ mod run;
 mod review;
 mod decide;
 mod diff;
+mod undo;
+mod conflicts;
+mod gc;
 mod sessions;
 mod log;
 mod why;
@@ -37,7 +40,8 @@ struct Cli {
 enum Command {
     /// Run an agent
     ///
-    /// Exit status: the agent's own; 75 when it was 0 and effects are still held; 125 when Kairos
+    /// Exit status: the agent's own; 75 when it was 0 and effects are still held; 74 when it was 0 and
+    /// a file could not be written, mostly because you changed it meanwhile; 125 when Kairos
     /// itself failed and nothing was run; 126 and 127 as in a shell.
     Run(run::Run),
     /// Show what is held, and decide it on a terminal
@@ -48,6 +52,16 @@ enum Command {
     Refuse(decide::Decide),
     /// Show what held file changes would change
     Diff(diff::Diff),
+    /// Bring back what a session replaced, unless it was changed since
+    ///
+    /// Exit status: 0 when everything came back, 1 when something was left as it is or you said no.
+    Undo(undo::Undo),
+    /// Show files that you changed as well as the agent, and settle them
+    ///
+    /// Exit status: 0 when none is left, 1 when there are some.
+    Conflicts(conflicts::Conflicts),
+    /// Show what sessions keep on disk, and give back what nobody needs any more
+    Gc(gc::Gc),
     /// List sessions
     Sessions(sessions::Sessions),
     /// Show a session's log, or verify that it is whole
@@ -104,6 +118,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Approve(decide) => decide.execute(true),
         Command::Refuse(decide) => decide.execute(false),
         Command::Diff(diff) => diff.execute(),
+        Command::Undo(undo) => undo.execute(),
+        Command::Conflicts(conflicts) => conflicts.execute(),
+        Command::Gc(gc) => gc.execute(),
         Command::Sessions(sessions) => sessions.execute(),
         Command::Log(log) => log.execute(),
         Command::Why(why) => why.execute(),

@@ -13,6 +13,9 @@ pub(crate) enum Status {
     Agent(u8),
     /// The agent's status was 0 and effects are still held.
     Held,
+    /// The agent's status was 0 and a released file change could not be carried out: mostly a
+    /// conflict with the owner's own change.
+    Conflict,
     /// Kairos itself failed; nothing ran, or it was stopped.
     Failed,
     /// The agent's program cannot be executed.
@@ -29,6 +32,7 @@ impl Status {
             Self::Negative => 1,
             Self::Agent(code) => code,
             Self::Held => 75,
+            Self::Conflict => 74,
             Self::Failed => 125,
             Self::NotExecutable => 126,
             Self::NotFound => 127,

@@ -522,6 +522,7 @@ fn file_channel(
         .collect();
     let options = files::Options {
         ids: ids(),
+        hooks_paths: hooks_paths(),
         quiet: if interactive {
             QUIET_WITH_SOMEBODY_THERE
         } else {
@@ -551,6 +552,24 @@ fn file_channel(
 /// that an editor beside the agent shows them. Otherwise they do at the end, all together.
 const QUIET_WITH_SOMEBODY_THERE: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Where the user's own git configuration has hooks, for every repository.
+fn hooks_paths() -> Vec<String> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let config = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| home.as_ref().map(|home| home.join(".config")));
+    [
+        Some(PathBuf::from("/etc/gitconfig")),
+        config.map(|config| config.join("git/config")),
+        home.map(|home| home.join(".gitconfig")),
+    ]
+    .into_iter()
+    .flatten()
+    .filter_map(|path| std::fs::read_to_string(path).ok())
+    .flat_map(|text| files::hooks_paths(&text))
+    .collect()
+}
 
 /// Inside there are the user's own ids and no others, unless root runs it.
 fn ids() -> files::Ids {
@@ -624,9 +643,16 @@ fn confinement(error: SandboxError) -> Failure {
 pub(crate) struct Reopened {
     /// The session.
     pub(crate) session: Arc<Session>,
-    /// Serves what the session's file channel holds weakly.
-    _trees: Arc<files::Trees>,
+    /// Its file channel, which the session holds weakly.
+    trees: Arc<files::Trees>,
     _lock: Lock,
+}
+
+impl Reopened {
+    /// Its file channel.
+    pub(crate) fn trees(&self) -> &Arc<files::Trees> {
+        &self.trees
+    }
 }
 
 /// Opens a session that has ended or was cut off; `None` when it is running.
@@ -685,7 +711,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
     }
     Ok(Some(Reopened {
         session,
-        _trees: trees,
+        trees,
         _lock: lock,
     }))
 }

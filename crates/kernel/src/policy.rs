@@ -172,6 +172,10 @@ pub enum Speculation {
 /// effect is refused, whatever the policy says.
 pub const MALFORMED: &str = "malformed";
 
+/// Field of an effect whose channel knows that what is written runs later, although no rule names
+/// its place: what kind of place it is.
+pub const EXECUTES: &str = "runs later as";
+
 /// Limits on what may be held at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -413,7 +417,8 @@ impl Policy {
         let mut tool_name = "";
         match &effect.object {
             Object::Location { tree, path } => {
-                if let Some(place) = self.executes(tree, path) {
+                let told = effect.fields.get(EXECUTES).map(String::as_str);
+                if let Some(place) = self.executes(tree, path).or(told) {
                     reasons.push(Reason::ExecutesLater {
                         place: place.to_string(),
                     });

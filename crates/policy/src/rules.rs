@@ -163,7 +163,10 @@ impl Compiled {
     ) -> Result<(Request, Entities), String> {
         let internal = self.internal(effect);
         let executes = match &effect.object {
-            Object::Location { tree, path } => self.policy.executes(tree, path).is_some(),
+            Object::Location { tree, path } => {
+                self.policy.executes(tree, path).is_some()
+                    || effect.fields.contains_key(kernel::policy::EXECUTES)
+            }
             _ => false,
         };
         let resource = self.resource(&effect.object)?;

@@ -59,8 +59,17 @@ impl Run {
             anstream::eprintln!("{}: {note}", show::error("kairos"));
         }
         let held = !ended.report.with(&[Fate::Held]).is_empty();
+        let failed = ended
+            .report
+            .with(&[Fate::Failed])
+            .iter()
+            .any(|item| item.channel == "file");
+        if let Ok(surroundings) = crate::surroundings::Surroundings::read() {
+            crate::cli::gc::bound(&surroundings.place);
+        }
         Ok(match ended.code {
             0 if held => Status::Held,
+            0 if failed => Status::Conflict,
             code => Status::Agent(u8::try_from(code).unwrap_or(u8::MAX)),
         })
     }

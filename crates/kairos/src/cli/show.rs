@@ -115,6 +115,18 @@ pub(crate) fn next(report: &Report) -> String {
             report.session
         );
     }
+    let conflict = |item: &&Item| {
+        let result = item.result.as_deref().unwrap_or_default();
+        item.channel == "file" && result.starts_with("conflict")
+    };
+    if report.with(&[Fate::Failed]).iter().any(conflict) {
+        let _ = writeln!(
+            text,
+            "\nYou changed files that the agent changed too; yours are in place. `kairos conflicts {0}` \
+             shows both and what they make together.",
+            report.session
+        );
+    }
     text
 }
 

@@ -1,13 +1,5 @@
 //! A crash at any step of a commit, and a kill of the process: every path is old or new, nothing
 //! of ours is left in the owner's directory, and what was staged can still be decided.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod world;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::world::{Disk, World, run, snapshot};
 use files::{CommitError, Options};
-use world::{Disk, World, run, snapshot};
 
 fn fill(base: &Path) {
     fs::create_dir_all(base.join("dir/sub")).unwrap();

@@ -1,19 +1,11 @@
 //! What real programs do: git, hard links, atomic saves, special files, odd names.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod world;
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
-use world::{World, run, snapshot};
+use crate::world::{World, run, snapshot};
 
 #[test]
 fn git_works_and_what_it_did_is_what_the_host_gets() {

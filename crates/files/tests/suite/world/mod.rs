@@ -37,6 +37,15 @@ pub struct Disk {
 
 pub struct Mount(pub PathBuf);
 
+/// A directory in memory, because thousands of commits each wait for the disk; with
+/// `KAIROS_FILES_SCRATCH` set to a directory, there (to test over another file system).
+pub fn scratch() -> tempfile::TempDir {
+    match std::env::var_os("KAIROS_FILES_SCRATCH") {
+        Some(dir) => tempfile::tempdir_in(dir).unwrap(),
+        None => tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap()),
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
@@ -45,7 +54,7 @@ impl Drop for Mount {
 
 impl Disk {
     pub fn new() -> Arc<Self> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         for name in ["base", "mnt", "session"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
@@ -55,7 +64,7 @@ impl Disk {
 
     /// The monitor's state lies in the owner's directory, as with a home as workspace.
     pub fn with_session_inside() -> Arc<Self> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         for name in ["base", "mnt"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }

@@ -1,18 +1,10 @@
 //! The life of changes: staged, settled, released, held, refused.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod world;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use crate::world::{self, World, run, snapshot};
 use kernel::Verdict;
-use world::{World, run, snapshot};
 
 fn filled(base: &std::path::Path) {
     fs::create_dir_all(base.join("src/deep")).unwrap();
@@ -512,4 +504,118 @@ fn a_refused_move_leaves_the_file_where_it_was() {
     assert_eq!(snapshot(&inside), expect, "{:?}", world.seen());
     assert_eq!(snapshot(&world.base()), expect);
     assert_eq!(world.session.held().len(), 0);
+}
+
+/// Moves a file and does something to it while the move is carried out.
+fn moved_and_meanwhile(
+    meanwhile: impl Fn(&std::path::Path) + Send + Sync + 'static,
+) -> (World, Vec<String>) {
+    let disk = world::Disk::new();
+    fs::write(disk.base().join("from"), "content").unwrap();
+    let inside = disk.dir.path().join("mnt/workspace");
+    let once = std::sync::Once::new();
+    let steps = move |step: &'static str| {
+        if step == "swap in" {
+            once.call_once(|| meanwhile(&inside));
+        }
+        Ok(())
+    };
+    let options = files::Options {
+        steps: Some(std::sync::Arc::new(steps)),
+        quiet: std::time::Duration::from_secs(1000),
+        ..Default::default()
+    };
+    let world = World::on(disk, options);
+    fs::rename(world.inside().join("from"), world.inside().join("to")).unwrap();
+    world.settle();
+    let view = snapshot(&world.inside());
+    assert_eq!(snapshot(&world.base()), view, "{:?}", world.seen());
+    (world, view)
+}
+
+#[test]
+fn a_move_goes_well_whatever_happens_meanwhile() {
+    let chmod = |inside: &std::path::Path| {
+        fs::set_permissions(inside.join("to"), fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    assert_eq!(moved_and_meanwhile(chmod).1, ["to 0600 \"content\""]);
+    let again =
+        |inside: &std::path::Path| fs::rename(inside.join("to"), inside.join("on")).unwrap();
+    assert_eq!(moved_and_meanwhile(again).1, ["on 0644 \"content\""]);
+    let removed = |inside: &std::path::Path| fs::remove_file(inside.join("to")).unwrap();
+    assert_eq!(moved_and_meanwhile(removed).1, Vec::<String>::new());
+    let replaced = |inside: &std::path::Path| {
+        fs::rename(inside.join("to"), inside.join("on")).unwrap();
+        fs::write(inside.join("to"), "another").unwrap();
+    };
+    assert_eq!(
+        moved_and_meanwhile(replaced).1,
+        ["on 0644 \"content\"", "to 0644 \"another\""]
+    );
+}
+
+#[test]
+fn a_place_that_runs_later_is_held_under_whatever_name() {
+    let world = World::new(|base| {
+        filled(base);
+        fs::create_dir_all(base.join("sub/.git/hooks")).unwrap();
+        fs::create_dir_all(base.join("scripts")).unwrap();
+        fs::write(base.join("scripts/check.sh"), "#!/bin/sh\n").unwrap();
+        std::os::unix::fs::symlink(
+            "../../../scripts/check.sh",
+            base.join("sub/.git/hooks/pre-push"),
+        )
+        .unwrap();
+    });
+    let inside = world.inside();
+    // A hook at any depth.
+    fs::create_dir_all(inside.join("a/b/.git/hooks")).unwrap();
+    fs::write(inside.join("a/b/.git/hooks/post-checkout"), "x").unwrap();
+    // Hooks where the configuration says, now and in the base.
+    fs::write(
+        inside.join("sub/.git/config"),
+        "[core]\n\thooksPath = ../my hooks\n",
+    )
+    .unwrap();
+    fs::create_dir(inside.join("my hooks")).unwrap();
+    fs::write(inside.join("my hooks/pre-commit"), "x").unwrap();
+    // What a hook is a link to.
+    fs::write(inside.join("scripts/check.sh"), "#!/bin/sh\nevil\n").unwrap();
+    fs::write(inside.join("scripts/other.sh"), "x").unwrap();
+    // A link that stands for the directory of hooks; a directory moved there.
+    fs::create_dir_all(inside.join("c/.git")).unwrap();
+    std::os::unix::fs::symlink("../../src", inside.join("c/.git/hooks")).unwrap();
+    fs::create_dir_all(inside.join("d/.git")).unwrap();
+    fs::create_dir(inside.join("prepared")).unwrap();
+    fs::write(inside.join("prepared/post-merge"), "x").unwrap();
+    fs::rename(inside.join("prepared"), inside.join("d/.git/hooks")).unwrap();
+    world.settle();
+    let mut held: Vec<String> = world
+        .seen()
+        .into_iter()
+        .filter_map(|line| line.strip_prefix("held ").map(str::to_string))
+        .collect();
+    held.sort();
+    assert_eq!(
+        held,
+        [
+            "create a/b/.git/hooks",
+            "create a/b/.git/hooks/post-checkout",
+            "create c/.git/hooks",
+            "create d/.git/hooks",
+            "create d/.git/hooks/post-merge",
+            "create my hooks",
+            "create my hooks/pre-commit",
+            "modify scripts/check.sh",
+        ]
+    );
+    assert!(world.base().join("scripts/other.sh").exists());
+    // And each is committed when it is approved.
+    while let Some(held) = world.session.held().first().cloned() {
+        world
+            .session
+            .verdict(held.hold, held.manifest, Verdict::Release, "test", "ok")
+            .unwrap();
+    }
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
 }

@@ -1,13 +1,5 @@
 //! The same random operations on a tree of ours and on a plain directory give the same answers and
 //! the same tree; and after a settlement the owner's directory is that tree too.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod world;
 
 use std::ffi::CString;
 use std::fs;
@@ -18,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::world::{Disk, World, snapshot};
 use files::{CommitError, Options};
 use proptest::prelude::*;
-use world::{Disk, World, snapshot};
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -1,0 +1,333 @@
+//! Brings back what a session's commits replaced, path by path: by the same machinery that
+//! committed it, so with the same promises. What changed since is left as it is.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use serde::Serialize;
+
+use crate::attr::{Kind, Version};
+use crate::bytes::digest;
+use crate::commit::Host;
+use crate::delta::{Content, Delta, New};
+use crate::path::{self, Rel};
+use crate::recover::matches_new;
+use crate::settle::{Pending, order};
+use crate::trees::Trees;
+use crate::upper::{Entry, read};
+
+/// Numbers of what the owner asks for, apart from the numbers of events.
+pub(crate) const OWN: u64 = 1 << 63;
+
+/// What `undo` did with one path, or would do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undone {
+    /// The tree's name.
+    pub tree: String,
+    /// Path below its root.
+    pub path: String,
+    /// What is done: `restore`, `remove` or `attributes`.
+    pub what: &'static str,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+/// All that a session's commits did to one path, taken together.
+struct Net {
+    /// What they left.
+    last: Option<New>,
+    /// What there was before.
+    first: Option<Version>,
+    /// The events that may have kept its content, latest first.
+    events: Vec<u64>,
+}
+
+impl Trees {
+    /// What there is to be undone below some paths (all, when there are none); with `go` it is
+    /// undone.
+    pub fn undo(&self, below: &[(String, Vec<u8>)], go: bool) -> Vec<Undone> {
+        let _pass = self.pass.lock();
+        let mut told = Vec::new();
+        let mut pending = Vec::new();
+        for (tree, host) in self.hosts.iter().enumerate() {
+            let Some(name) = self.name_of(tree) else {
+                continue;
+            };
+            let wanted = |path: &Rel| {
+                let hit =
+                    |(t, p): &(String, Vec<u8>)| *t == name && (p == path || path::below(path, p));
+                below.is_empty() || below.iter().any(hit)
+            };
+            for (path, net) in nets(host).into_iter().filter(|(path, _)| wanted(path)) {
+                match reverse(host, &name, &path, &net) {
+                    Ok(None) => {}
+                    Ok(Some(delta)) => pending.push(Pending::again(tree, delta, None)),
+                    Err(why) => told.push(Undone {
+                        tree: name.clone(),
+                        path: path::text(&path),
+                        what: what(&net),
+                        kept: Some(why),
+                    }),
+                }
+            }
+        }
+        order(&mut pending);
+        if !go {
+            told.extend(pending.iter().map(|found| undone(&found.delta, None)));
+            return told;
+        }
+        let deltas: Vec<(usize, Delta)> = pending.into_iter().map(|p| (p.tree, p.delta)).collect();
+        let results = self.carry_out_own(&deltas);
+        for ((_, delta), result) in deltas.iter().zip(results) {
+            told.push(undone(delta, result.err()));
+        }
+        told
+    }
+
+    /// Carries out what the owner asked for: intents first, then the changes, then their
+    /// directories. One answer a delta.
+    pub(crate) fn carry_out_own(&self, deltas: &[(usize, Delta)]) -> Vec<Result<(), String>> {
+        let mut results = Vec::new();
+        let mut numbers = Vec::new();
+        for (tree, delta) in deltas {
+            let number = OWN | self.overlay.lock().fresh_id();
+            numbers.push(number);
+            let intended = match self.hosts.get(*tree) {
+                Some(host) => host.intend(number, delta).map_err(|e| e.to_string()),
+                None => Err("its tree is not open".to_string()),
+            };
+            results.push(intended);
+        }
+        if let Err(why) = self.write_down() {
+            let failed = || Err(format!("cannot note what is about to be done: {why}"));
+            return deltas.iter().map(|_| failed()).collect();
+        }
+        for (((tree, delta), number), result) in deltas.iter().zip(&numbers).zip(&mut results) {
+            let Some(host) = self.hosts.get(*tree).filter(|_| result.is_ok()) else {
+                continue;
+            };
+            let parent = path::split(&delta.path).map_or(&b""[..], |(parent, _)| parent);
+            let done = host
+                .carry_out(*number, delta)
+                .and_then(|_| host.sync_dir(parent))
+                .map_err(|e| e.to_string());
+            if !matches!(&done, Err(why) if why.starts_with("stopped at")) {
+                let what = done.as_ref().err().map_or("", String::as_str);
+                host.finished(*number, done.is_ok(), what);
+            }
+            *result = done;
+        }
+        for (tree, delta) in deltas {
+            if let Some(host) = self.hosts.get(*tree) {
+                host.set_dir_time(delta);
+            }
+        }
+        results
+    }
+
+    fn name_of(&self, tree: usize) -> Option<String> {
+        Some(self.overlay.lock().trees.get(tree)?.name.clone())
+    }
+}
+
+/// What the commits of a tree amount to, by path.
+fn nets(host: &Host) -> BTreeMap<Rel, Net> {
+    let entries = match read(host.upper.dir()) {
+        Ok(entries) => entries,
+        Err(error) => {
+            tracing::warn!("cannot read what was committed: {error}");
+            return BTreeMap::new();
+        }
+    };
+    let mut open: BTreeMap<u64, &Delta> = BTreeMap::new();
+    let mut done: BTreeMap<&Rel, Vec<(u64, &Delta)>> = BTreeMap::new();
+    for entry in &entries {
+        match entry {
+            Entry::Intent { event, delta, .. } => drop(open.insert(*event, delta)),
+            Entry::Finished { event, ok, .. } => {
+                if let (Some(delta), true) = (open.remove(event), ok) {
+                    done.entry(&delta.path).or_default().push((*event, delta));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut nets = BTreeMap::new();
+    for (path, commits) in done {
+        let mut latest = commits.iter().rev();
+        let Some((event, delta)) = latest.next() else {
+            continue;
+        };
+        let mut net = Net {
+            last: delta.new.clone(),
+            first: delta.base.clone(),
+            events: vec![*event],
+        };
+        for (event, earlier) in latest {
+            // Between the two its owner changed it: that is what has to come back.
+            if !follows(net.first.as_ref(), earlier.new.as_ref()) {
+                break;
+            }
+            net.first.clone_from(&earlier.base);
+            net.events.push(*event);
+        }
+        nets.insert(path.clone(), net);
+    }
+    nets
+}
+
+/// Whether what a commit found is what the commit before had left.
+fn follows(found: Option<&Version>, left: Option<&New>) -> bool {
+    match (found, left) {
+        (None, None) => true,
+        (Some(found), Some(left)) => {
+            found.kind == left.kind
+                && found.target == left.target
+                && (found.kind != Kind::File
+                    || (found.size == left.size
+                        && found.digest.is_none_or(|digest| digest == left.digest)))
+        }
+        _ => false,
+    }
+}
+
+/// The change that takes a path back; `None` when it is back already.
+fn reverse(host: &Host, tree: &str, path: &Rel, net: &Net) -> Result<Option<Delta>, String> {
+    let mut now = host.base.version(path).map_err(|e| e.to_string())?;
+    if now.is_none() && net.first.is_none() {
+        return Ok(None);
+    }
+    let as_left = match &net.last {
+        None => now.is_none(),
+        Some(new) => matches_new(host, path, &now, new),
+    };
+    if !as_left {
+        return match (&now, &net.first) {
+            (Some(now), Some(first)) if same_as_before(host, path, now, first) => Ok(None),
+            (None, _) => Err("it was removed since".to_string()),
+            (Some(_), _) if net.last.is_none() => Err("something else lies there now".to_string()),
+            (Some(_), _) => Err("it was changed since".to_string()),
+        };
+    }
+    if let Some(now) = now.as_mut().filter(|now| now.kind == Kind::File) {
+        now.digest = digest_at(host, path);
+    }
+    let new = match &net.first {
+        None => None,
+        Some(first) => Some(restored(host, net, now.as_ref(), first)?),
+    };
+    let delta = Delta {
+        tree: tree.to_string(),
+        path: path.clone(),
+        base: now,
+        new,
+    };
+    Ok(Some(delta))
+}
+
+/// What was there before, with its content from where it was kept.
+fn restored(host: &Host, net: &Net, now: Option<&Version>, first: &Version) -> Result<New, String> {
+    let mut new = New {
+        kind: first.kind,
+        mode: first.mode,
+        uid: first.uid,
+        gid: first.gid,
+        mtime: first.mtime,
+        target: first.target.clone(),
+        content: Content::None,
+        digest: [0; 32],
+        size: 0,
+        xattrs: first.xattrs.clone(),
+        timed: true,
+        links: Vec::new(),
+    };
+    match first.kind {
+        Kind::File => {
+            // The earliest that kept one: later ones kept what came between.
+            for event in net.events.iter().rev() {
+                let Ok(file) = File::open(host.undo_path(*event)) else {
+                    continue;
+                };
+                let kept = digest(&file).map_err(|e| e.to_string())?.0;
+                if first.digest.is_some_and(|wanted| wanted != kept) {
+                    return Err("what was kept of it is damaged".to_string());
+                }
+                new.content = Content::Kept(*event);
+                new.digest = kept;
+                new.size = file.metadata().map_or(0, |meta| meta.len());
+                if let Ok(all) = crate::base::xattrs_of_file(&file) {
+                    new.xattrs = Some(all);
+                }
+                return Ok(new);
+            }
+            match now {
+                // Its content was never replaced.
+                Some(now) if now.kind == Kind::File && net.content_stayed() => {
+                    new.digest = now.digest.unwrap_or_default();
+                    new.size = now.size;
+                    Ok(new)
+                }
+                _ => {
+                    Err("what was replaced is no longer kept (`kairos gc` removes it)".to_string())
+                }
+            }
+        }
+        Kind::Socket | Kind::Device => Err("it was no file".to_string()),
+        Kind::Dir | Kind::Symlink | Kind::Fifo => Ok(new),
+    }
+}
+
+impl Net {
+    /// Only attributes were changed.
+    fn content_stayed(&self) -> bool {
+        match (&self.first, &self.last) {
+            (Some(first), Some(last)) => {
+                first.kind == last.kind && first.digest == Some(last.digest)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn same_as_before(host: &Host, path: &Rel, now: &Version, first: &Version) -> bool {
+    now.kind == first.kind
+        && now.mode == first.mode
+        && now.target == first.target
+        && (now.kind != Kind::File
+            || (now.size == first.size
+                && match first.digest {
+                    Some(wanted) => digest_at(host, path) == Some(wanted),
+                    None => now.mtime == first.mtime,
+                }))
+}
+
+fn digest_at(host: &Host, path: &Rel) -> Option<[u8; 32]> {
+    let (file, _) = host.base.open_file(path).ok()?;
+    digest(&file).ok().map(|d| d.0)
+}
+
+fn what(net: &Net) -> &'static str {
+    match (&net.first, &net.last) {
+        (None, _) => "remove",
+        (Some(_), None) => "restore",
+        (Some(_), Some(_)) if net.content_stayed() => "attributes",
+        _ => "restore",
+    }
+}
+
+fn undone(delta: &Delta, kept: Option<String>) -> Undone {
+    let what = match (&delta.base, &delta.new) {
+        (_, None) => "remove",
+        (Some(base), Some(new)) if base.kind == new.kind && base.digest == Some(new.digest) => {
+            "attributes"
+        }
+        _ => "restore",
+    };
+    Undone {
+        tree: delta.tree.clone(),
+        path: path::text(&delta.path),
+        what,
+        kept,
+    }
+}

@@ -1,0 +1,25 @@
+//! Tests of trees on a real mount, in one program: each wants the same world, and one is built
+//! faster than seven.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+/// What every test starts with.
+mod world;
+/// The life of changes: staged, settled, released, held, refused.
+mod basic;
+/// What real programs do.
+mod work;
+/// The same as a plain directory, for random sequences of operations.
+mod model;
+/// A crash at any step.
+mod crash;
+/// Everything over everything, and the owner meanwhile.
+mod matrix;
+/// Undo and conflicts.
+mod undo;
+/// Changes as patches.
+mod diff;
