@@ -210,6 +210,11 @@ fn reverse(host: &Host, tree: &str, path: &Rel, net: &Net) -> Result<Option<Delt
             (Some(_), _) => Err("it was changed since".to_string()),
         };
     }
+    if let (Some(now), Some(first)) = (&now, &net.first)
+        && same_as_before(host, path, now, first)
+    {
+        return Ok(None);
+    }
     if let Some(now) = now.as_mut().filter(|now| now.kind == Kind::File) {
         now.digest = digest_at(host, path);
     }
