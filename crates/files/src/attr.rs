@@ -8,6 +8,8 @@ use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::delta::New;
+
 /// Kinds of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -208,6 +210,15 @@ impl Version {
                 Kind::Symlink => self.target.is_some() && self.target == other.target,
                 _ => true,
             }
+    }
+
+    /// What was just put in place: its content is known, if nobody has changed it since.
+    pub(crate) fn is_now(&mut self, new: &New) {
+        if self.kind == Kind::File
+            && (self.kind, self.size, self.mtime) == (new.kind, new.size, new.mtime)
+        {
+            self.digest = Some(new.digest);
+        }
     }
 
     /// The digest that stands for the base in a manifest.

@@ -386,7 +386,11 @@ impl Place<'_> {
         self.step("keep for undo")?;
         let undo = self.host.undo_path(self.event);
         match rustix::fs::renameat(&self.dir, self.temp, rustix::fs::CWD, &undo) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                // Between two names of one file a rename does nothing and says that it worked.
+                let _ = rustix::fs::unlinkat(&self.dir, self.temp, AtFlags::empty());
+                return Ok(());
+            }
             Err(Errno::XDEV) => {}
             Err(errno) => return Err(self.failed("keep the old version of")(errno)),
         }

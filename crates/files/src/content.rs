@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kernel::FileOp;
 use rustix::fs::{FallocateFlags, SeekFrom, Timestamps};
@@ -188,6 +189,13 @@ impl Overlay {
         }
         if node.opens == 0 {
             node.file = None;
+        }
+        // What was committed while it was open, or opened and not written, need not stay staged.
+        if write && node.writers == 0 && node.data.is_some() && !node.names.is_empty() {
+            let tree = node.tree;
+            if let Some(tree) = state.trees.get_mut(tree) {
+                tree.dirty_nodes.insert(ino, Instant::now());
+            }
         }
         state.reap(ino);
     }

@@ -414,7 +414,10 @@ impl Trees {
             return Err("its tree is not open".to_string());
         };
         match result {
-            Ok(version) => {
+            Ok(mut version) => {
+                if let (Some(version), Some(new)) = (&mut version, &delta.new) {
+                    version.is_now(new);
+                }
                 let mut state = self.overlay.lock();
                 // Only bytes that the agent wrote are no news to it.
                 let written = delta
@@ -523,7 +526,7 @@ impl Trees {
         }
     }
 
-    fn revert(&self, tree: usize, path: &Rel) {
+    pub(crate) fn revert(&self, tree: usize, path: &Rel) {
         let stale = self.overlay.lock().revert(tree, path);
         match stale {
             Ok(stale) => self.tell_kernel(stale),

@@ -32,7 +32,13 @@ impl State {
         seen: Option<(Ino, u64)>,
         by_agent: bool,
     ) -> Result<()> {
-        self.record(tree, &Entry::Committed { path: path.clone() })?;
+        self.record(
+            tree,
+            &Entry::Committed {
+                path: path.clone(),
+                version: version.clone().map(Box::new),
+            },
+        )?;
         let covered = self.tree_mut(tree)?.covered.remove(path);
         if let (Some(Some(seen)), false) = (&covered, self.replay) {
             self.tree(tree)?.upper.forget_base(path, seen);
@@ -189,8 +195,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes sure that a path is a directory of the view (only when rebuilding from a journal
-    /// whose base has lost it).
+    /// Makes sure that a path is a directory of the view, when rebuilding from a journal whose base
+    /// has lost it. It was the owner's and its owner removed it, so it is no change of the agent's.
     pub(crate) fn ensure_dir(&mut self, tree: usize, path: &[u8]) -> Result<Ino> {
         let mut at = self.tree(tree)?.root;
         let mut so_far = Rel::new();
@@ -203,10 +209,10 @@ impl State {
                     if let Some(listing) = node.dir.as_mut() {
                         listing.loaded = true;
                     }
+                    node.base = Some(so_far.clone());
                     let id = self.fresh_id();
                     let ino = self.insert_new(id, node);
                     self.attach(at, name, ino)?;
-                    self.touch(tree, so_far.clone(), false);
                     ino
                 }
             };

@@ -271,6 +271,11 @@ impl Overlay {
             FileOp::Create
         };
         self.check(&state, tree, &to_path, second)?;
+        // Where its content is read from may be gone before its new place has it.
+        state.lean_on_other(moving, &from_path)?;
+        if let (Some(there), true) = (there, exchange) {
+            state.lean_on_other(there, &to_path)?;
+        }
         state.cover(from.0, from.1, &from_path)?;
         state.cover(to.0, to.1, &to_path)?;
         state.record(
@@ -363,26 +368,7 @@ impl Overlay {
         ino: Ino,
         path: &Rel,
     ) -> Result<MutexGuard<'a, State>> {
-        let node = state.node(ino)?;
-        let depends = node.kind == Kind::File
-            && node.data.is_none()
-            && node.names.len() > 1
-            && node.base.as_ref() == Some(path);
-        if !depends {
-            return Ok(state);
-        }
-        let base = Arc::clone(&state.tree(node.tree)?.base);
-        let identity = node.seen.as_ref().map(|seen| (seen.dev, seen.ino));
-        let other = state
-            .paths_of(ino)
-            .into_iter()
-            .filter(|other| other != path)
-            .find(|other| {
-                let there = base.version(other).ok().flatten();
-                there.is_some() && there.map(|v| (v.dev, v.ino)) == identity
-            });
-        if let Some(other) = other {
-            state.node_mut(ino)?.base = Some(other);
+        if state.lean_on_other(ino, path)? || state.node(ino)?.names.len() == 1 {
             return Ok(state);
         }
         drop(state);

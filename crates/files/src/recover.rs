@@ -107,8 +107,10 @@ pub(crate) fn finish_interrupted(
             .map_err(|e| e.to_string());
         if end.is_ok() {
             // Best effort: without it the delta is found to be none and settles by itself.
+            let version = host.base.version(&delta.path).ok().flatten();
             let _ = host.upper.append(&Entry::Committed {
                 path: delta.path.clone(),
+                version: version.map(Box::new),
             });
         }
         let what = end
@@ -228,7 +230,8 @@ fn keep(host: &Host, event: u64, temp: &Rel, aside: &Version) -> bool {
     };
     let undo = host.undo_path(event);
     match rustix::fs::renameat(&dir, name, rustix::fs::CWD, &undo) {
-        Ok(()) => true,
+        // Between two names of one file a rename does nothing and says that it worked.
+        Ok(()) => remove(host, temp, Some(aside)),
         Err(Errno::XDEV) => {
             let copied = match aside.kind {
                 Kind::File => host.base.open_file(temp).is_ok_and(|(source, _)| {
@@ -378,23 +381,26 @@ impl State {
                     }
                 }
             }
-            Entry::Committed { path } => {
-                let version = self.tree(tree)?.base.version(path)?;
+            Entry::Committed { path, version } => {
+                let now = self.tree(tree)?.base.version(path)?;
                 let there = self.walk(tree, path)?;
                 // The process may have ended before it knew that the agent went on writing.
                 let seen = match there {
                     Some(ino) if self.differs(tree, path, ino)? => Some((ino, u64::MAX)),
                     _ => None,
                 };
-                if let (None, Some(ino)) = (&version, there)
+                if let (None, Some(ino)) = (&now, there)
                     && self.is_hollow(tree, ino)?
                     && let Some((parent, name)) = self.place_of(tree, path)?
                 {
                     // Its owner removed it later.
                     self.unlink(parent, name)?;
                 }
+                // What its owner did since is theirs: it is not what the agent's changes lie over.
+                let version = version.as_deref().cloned();
                 self.committed(tree, path, version, seen, true)?;
-                if let Some(ino) = self.walk(tree, path)?
+                if now.is_some()
+                    && let Some(ino) = self.walk(tree, path)?
                     && self.node(ino)?.clean()
                 {
                     let stat = self.tree(tree)?.base.stat(path)?;

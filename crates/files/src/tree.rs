@@ -301,7 +301,7 @@ impl State {
                 if !self.replay && !self.node(ino)?.clean() {
                     // Another name of what is staged: it changes with it.
                     let path = self.path_in(parent, name)?;
-                    let version = self.tree(tree)?.base.version(&base_path)?;
+                    let version = self.tree(tree)?.base.version(&path)?;
                     self.cover_with(tree, &path, version)?;
                     self.touch(tree, path, false);
                 }
@@ -326,8 +326,9 @@ impl State {
         let kind = Kind::of_mode(stat.st_mode);
         let key = (tree, stat.st_dev, stat.st_ino);
         let several = stat.st_nlink > 1 && kind != Kind::Dir;
-        if several && let Some(ino) = self.by_base.get(&key) {
-            return Ok(*ino);
+        if several && let Some(ino) = self.by_base.get(&key).copied() {
+            self.lean_on(ino, base_path);
+            return Ok(ino);
         }
         let mut node = Node::new(tree, kind, Attr::of(&stat));
         let mut version = Version::of(&stat);
@@ -344,6 +345,44 @@ impl State {
             self.by_base.insert(key, ino);
         }
         Ok(ino)
+    }
+
+    /// Another name of a node's file was found in the base. If the name that its content is read by
+    /// went away in the view, it will go away in the base, too; this one stays.
+    fn lean_on(&mut self, ino: Ino, base_path: &[u8]) {
+        let paths = self.paths_of(ino);
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && node.data.is_none()
+            && node.base.as_ref().is_some_and(|base| !paths.contains(base))
+        {
+            node.base = Some(base_path.to_vec());
+        }
+    }
+
+    /// Before a name of a file goes away: its content is to be read by one that stays and is the same
+    /// file in the base. Says whether it is, or need not be.
+    pub(crate) fn lean_on_other(&mut self, ino: Ino, going: &Rel) -> Result<bool> {
+        let node = self.node(ino)?;
+        if node.kind != Kind::File || node.data.is_some() {
+            return Ok(true);
+        }
+        let mut others = self.paths_of(ino);
+        others.retain(|path| path != going);
+        let node = self.node(ino)?;
+        if node.base.as_ref().is_some_and(|base| others.contains(base)) {
+            return Ok(true);
+        }
+        let base = Arc::clone(&self.tree(node.tree)?.base);
+        let identity = node.seen.as_ref().map(|seen| (seen.dev, seen.ino));
+        let same = |path: &Rel| {
+            let there = base.version(path).ok().flatten();
+            there.is_some() && there.map(|v| (v.dev, v.ino)) == identity
+        };
+        let Some(other) = others.into_iter().find(same) else {
+            return Ok(false);
+        };
+        self.node_mut(ino)?.base = Some(other);
+        Ok(true)
     }
 
     /// Puts a node under a name.

@@ -12,7 +12,7 @@ use crate::commit::Host;
 use crate::delta::{Content, Delta, New};
 use crate::path::{self, Rel};
 use crate::recover::matches_new;
-use crate::settle::{Pending, order};
+use crate::settle::{Pending, delta_at, order};
 use crate::trees::Trees;
 use crate::upper::{Entry, read};
 
@@ -78,8 +78,16 @@ impl Trees {
             return told;
         }
         let deltas: Vec<(usize, Delta)> = pending.into_iter().map(|p| (p.tree, p.delta)).collect();
+        // What is staged beyond what was committed stays staged; the rest shows the host again.
+        let clean: Vec<bool> = deltas
+            .iter()
+            .map(|(tree, delta)| matches!(delta_at(&self.overlay, *tree, &delta.path), Ok(None)))
+            .collect();
         let results = self.carry_out_own(&deltas);
-        for ((_, delta), result) in deltas.iter().zip(results) {
+        for (((tree, delta), result), clean) in deltas.iter().zip(results).zip(clean) {
+            if clean && result.is_ok() {
+                self.revert(*tree, &delta.path);
+            }
             told.push(undone(delta, result.err()));
         }
         told

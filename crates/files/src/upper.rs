@@ -67,8 +67,11 @@ pub(crate) enum Entry {
         path: Rel,
         all: BTreeMap<Vec<u8>, Vec<u8>>,
     },
-    /// What the view shows at a path is what the host has now.
-    Committed { path: Rel },
+    /// What the view shows at a path is what the host had when this was written.
+    Committed {
+        path: Rel,
+        version: Option<Box<Version>>,
+    },
     /// The view shows the host's version again.
     Reverted { path: Rel },
     /// Everything staged, by path: nothing before it counts any more. Written before the host

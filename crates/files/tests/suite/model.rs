@@ -186,14 +186,27 @@ fn fill(base: &Path) {
     for name in ["base/x", "base/y", "d/a", "d/e/f", "d/e/z", "b"] {
         fs::write(base.join(name), format!("base {name}")).unwrap();
     }
+    // Other names of what the operations know.
+    fs::hard_link(base.join("b"), base.join("base/other")).unwrap();
+    fs::hard_link(base.join("d/a"), base.join("other")).unwrap();
+}
+
+/// How many sequences are tried: `KAIROS_FILES_CASES`, or a hundred.
+fn cases() -> u32 {
+    let asked = std::env::var("KAIROS_FILES_CASES").ok();
+    asked.map_or(100, |cases| {
+        cases.parse().expect("KAIROS_FILES_CASES is a number")
+    })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn like_a_plain_directory(ops in proptest::collection::vec(op(), 1..60)) {
         let world = World::new(fill);
+        // A name that nobody has looked at is not known to be one of a file that is changed.
+        let _ = snapshot(&world.inside());
         let plain = tempfile::tempdir().unwrap();
         fill(plain.path());
         for (number, op) in ops.iter().enumerate() {
@@ -226,6 +239,7 @@ proptest! {
         let slow = || Options { quiet: Duration::from_secs(1000), ..Options::default() };
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
+        let _ = snapshot(&world.inside());
         let plain = tempfile::tempdir().unwrap();
         fill(plain.path());
         for op in &ops {
