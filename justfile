@@ -29,6 +29,10 @@ perf *arguments:
     cargo build --release --package kairos
     scripts/measure {{arguments}}
 
+# The file channel beside the bare directory, kernel overlayfs and fuse-overlayfs; writes docs/performance.md; needs root.
+perf-files *arguments:
+    scripts/measure-files {{arguments}}
+
 # Decisions a second through `kairos decide --stdio`, with a harness at the other end.
 perf-decide *arguments:
     cargo build --release --package kairos

@@ -130,7 +130,7 @@ fn a_copied_secret_is_still_one_in_the_next_session() {
 }
 
 #[test]
-fn a_session_that_touches_nothing_changes_nothing_not_even_a_time() {
+fn f7_a_session_that_touches_nothing_changes_nothing_not_even_a_time() {
     let workspace = Workspace::deploy("http://sink.example.test/");
     workspace.give_to(Who::Me);
     let before = workspace.tree();
@@ -144,7 +144,7 @@ fn a_session_that_touches_nothing_changes_nothing_not_even_a_time() {
 }
 
 #[test]
-fn a_hang_up_in_the_middle_leaves_no_process_and_keeps_what_was_staged() {
+fn f13_a_hang_up_in_the_middle_leaves_no_process_and_keeps_what_was_staged() {
     let workspace = Workspace::plain();
     let word = kairos_e2e::place::canary();
     let run = Run::shell(
@@ -173,7 +173,7 @@ fn a_hang_up_in_the_middle_leaves_no_process_and_keeps_what_was_staged() {
 }
 
 #[test]
-fn a_file_that_its_owner_changed_meanwhile_is_kept_in_both_versions() {
+fn f2_a_file_that_its_owner_changed_meanwhile_is_kept_in_both_versions() {
     let workspace = Workspace::plain();
     workspace.write("shared.txt", "base\n");
     let run = Run::shell(

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::attr::{Kind, Version};
 use crate::bytes::{self, beginning, digest};
-use crate::delta::{Content, Delta};
+use crate::delta::{Content, Delta, New};
 use crate::path;
 use crate::settle::Pending;
 use crate::trees::Trees;
@@ -151,11 +151,15 @@ impl Trees {
             return Ok(());
         }
         let path = delta.path.clone();
-        match self.carry_out_own(&[(tree, delta)]).pop() {
-            Some(Err(why)) => return Err(why),
-            Some(Ok(())) => {}
-            None => return Err("nothing was done".to_string()),
-        }
+        let mut deltas = if delta.new.is_some() {
+            self.missing_dirs(tree, &delta).map_err(|e| e.to_string())?
+        } else {
+            Vec::new()
+        };
+        deltas.push((tree, delta));
+        self.carry_out_own(&deltas)
+            .into_iter()
+            .collect::<std::result::Result<(), String>>()?;
         // The host has what was chosen; the view shows the host again.
         let stale = self
             .overlay
@@ -164,6 +168,34 @@ impl Trees {
             .map_err(|e| e.to_string())?;
         self.tell_kernel(stale);
         Ok(())
+    }
+
+    /// Directories that the owner removed and that a file needs to lie in, as the view has them.
+    fn missing_dirs(&self, tree: usize, delta: &Delta) -> Result<Vec<(usize, Delta)>> {
+        let host = self.hosts.get(tree).ok_or(Errno::NOENT)?;
+        let mut missing = Vec::new();
+        let mut path = delta.path.as_slice();
+        while let Some((above, _)) = path::split(path) {
+            if above.is_empty() || host.base.version(above)?.is_some() {
+                break;
+            }
+            let mut state = self.overlay.lock();
+            let ino = state.walk(tree, above)?.ok_or(Errno::NOENT)?;
+            let attr = state.node(ino)?.attr;
+            drop(state);
+            missing.push((
+                tree,
+                Delta {
+                    tree: delta.tree.clone(),
+                    path: above.to_vec(),
+                    base: None,
+                    new: Some(New::dir(&attr)),
+                },
+            ));
+            path = above;
+        }
+        missing.reverse();
+        Ok(missing)
     }
 
     fn stage_text(&self, tree: usize, delta: &mut Delta, text: &[u8]) -> std::io::Result<()> {

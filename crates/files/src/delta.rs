@@ -7,7 +7,7 @@ use kernel::{Carried, Channel, Class, Digest, Effect, FileOp, HoldId, Object, Op
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::attr::{Kind, Time, Version, Xattrs};
+use crate::attr::{Attr, Kind, Time, Version, Xattrs};
 use crate::path::{self, Rel};
 
 /// One net change.
@@ -63,6 +63,26 @@ pub enum Content {
     Base(Rel),
     /// What an earlier commit replaced, as `undo/N`.
     Kept(u64),
+}
+
+impl New {
+    /// A new directory.
+    pub(crate) fn dir(attr: &Attr) -> Self {
+        Self {
+            kind: Kind::Dir,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            mtime: attr.mtime,
+            target: None,
+            content: Content::None,
+            digest: [0; 32],
+            size: 0,
+            xattrs: None,
+            timed: false,
+            links: Vec::new(),
+        }
+    }
 }
 
 impl Delta {

@@ -42,6 +42,7 @@ impl State {
         let covered = self.tree_mut(tree)?.covered.remove(path);
         if let (Some(Some(seen)), false) = (&covered, self.replay) {
             self.tree(tree)?.upper.forget_base(path, seen);
+            self.other_names_moved_on(tree, seen)?;
         }
         if let (Some((then, _)), Some(version)) = (seen, &version) {
             self.arrived(then, path, version);
@@ -91,6 +92,36 @@ impl State {
             if open {
                 let file = self.tree(tree)?.base.open_file(path)?.0;
                 self.node_mut(ino)?.file = Some(Arc::new(file));
+            }
+        }
+        Ok(())
+    }
+
+    /// A name of a file was taken away or given to another by our own commit, which moves the time of
+    /// change of the file under its other names: no change of its owner's.
+    fn other_names_moved_on(&mut self, tree: usize, seen: &Version) -> Result<()> {
+        let Some(ino) = self.by_base.get(&(tree, seen.dev, seen.ino)).copied() else {
+            return Ok(());
+        };
+        let only_ctime = |old: &Version, now: &Version| {
+            (old.dev, old.ino, old.kind, old.mode) == (now.dev, now.ino, now.kind, now.mode)
+                && (old.size, old.mtime) == (now.size, now.mtime)
+                && (old.dev, old.ino) == (seen.dev, seen.ino)
+        };
+        let base = Arc::clone(&self.tree(tree)?.base);
+        for path in self.paths_of(ino) {
+            let Some(now) = base.version(&path)? else {
+                continue;
+            };
+            if let Some(Some(old)) = self.tree_mut(tree)?.covered.get_mut(&path)
+                && only_ctime(old, &now)
+            {
+                old.ctime = now.ctime;
+            }
+            if let Some(old) = self.node_mut(ino)?.seen.as_mut()
+                && only_ctime(old, &now)
+            {
+                old.ctime = now.ctime;
             }
         }
         Ok(())

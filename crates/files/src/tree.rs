@@ -29,7 +29,7 @@ pub(crate) struct State {
     pub(crate) trees: Vec<Tree>,
     pub(crate) nodes: HashMap<Ino, Node>,
     /// Base files with several names, by device and inode.
-    by_base: HashMap<(usize, u64, u64), Ino>,
+    pub(crate) by_base: HashMap<(usize, u64, u64), Ino>,
     pub(crate) next_id: u64,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,

@@ -54,7 +54,7 @@ except OSError as error:
 }
 
 #[test]
-fn starting_a_program_through_the_users_service_manager() {
+fn f12_starting_a_program_through_the_users_service_manager() {
     let ground = Ground::new();
     let mark = ground.workspace.home().join("started");
     let outcome = ground.inside(&format!(

@@ -239,7 +239,7 @@ fn a_refused_change_is_taken_back_and_told_early_when_asked() {
 }
 
 #[test]
-fn directories_of_the_base_are_renamed() {
+fn f1_directories_of_the_base_are_renamed() {
     let world = World::new(filled);
     let inside = world.inside();
     let ino = fs::metadata(inside.join("src/main.rs")).unwrap().ino();
@@ -267,7 +267,7 @@ fn directories_of_the_base_are_renamed() {
 }
 
 #[test]
-fn the_owners_change_is_never_overwritten() {
+fn f2_the_owners_change_is_never_overwritten() {
     let world = World::new(filled);
     let (inside, base) = (world.inside(), world.base());
     fs::write(inside.join("a.txt"), "the agent's").unwrap();
@@ -319,7 +319,7 @@ fn the_owners_change_is_never_overwritten() {
 }
 
 #[test]
-fn privileged_nodes_are_refused() {
+fn f11_privileged_nodes_are_refused() {
     let world = World::new(filled);
     let inside = world.inside();
     for command in [
@@ -388,7 +388,7 @@ fn what_its_owner_changes_is_reported_again() {
 }
 
 #[test]
-fn a_commit_is_not_led_astray_by_a_link() {
+fn f11_a_commit_is_not_led_astray_by_a_link() {
     let disk = world::Disk::new();
     filled(&disk.base());
     let outside = disk.dir.path().join("outside");
@@ -555,7 +555,7 @@ fn a_move_goes_well_whatever_happens_meanwhile() {
 }
 
 #[test]
-fn a_place_that_runs_later_is_held_under_whatever_name() {
+fn f9_a_place_that_runs_later_is_held_under_whatever_name() {
     let world = World::new(|base| {
         filled(base);
         fs::create_dir_all(base.join("sub/.git/hooks")).unwrap();

@@ -55,7 +55,7 @@ fn stopping(after: usize, count: Arc<AtomicUsize>) -> Options {
 }
 
 #[test]
-fn every_step_can_be_the_last() {
+fn f14_every_step_can_be_the_last() {
     let mut steps = 0;
     loop {
         let disk = Disk::new();

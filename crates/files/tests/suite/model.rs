@@ -4,13 +4,13 @@
 use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Disk, World, snapshot};
+use crate::world::{Disk, World, scratch, snapshot};
 use files::{CommitError, Options};
 use proptest::prelude::*;
 
@@ -33,8 +33,20 @@ enum Op {
     Stat(usize),
     Read(usize),
     List(usize),
+    /// An open file stays what it is, whatever becomes of its name.
+    Open(usize, usize),
+    WriteOpen(usize, u8, u16),
+    ReadOpen(usize),
+    Close(usize),
+    Attribute(usize, u8),
+    Times(usize, u16),
+    Punch(usize, u16, u16),
+    CopyRange(usize, usize, u16),
+    MapWrite(usize, u8),
     Settle,
 }
+
+const HANDLES: usize = 3;
 
 const NAMES: [&str; 14] = [
     "a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/f", "g", "g/a", "g/h", "g/h/i", "base", "base/x",
@@ -59,12 +71,81 @@ fn op() -> impl Strategy<Value = Op> {
         1 => n.clone().prop_map(Op::Fifo),
         2 => n.clone().prop_map(Op::Stat),
         2 => n.clone().prop_map(Op::Read),
-        2 => n.prop_map(Op::List),
+        2 => n.clone().prop_map(Op::List),
+        3 => (0..HANDLES, n.clone()).prop_map(|(a, b)| Op::Open(a, b)),
+        3 => (0..HANDLES, any::<u8>(), 0u16..9000).prop_map(|(a, b, c)| Op::WriteOpen(a, b, c)),
+        2 => (0..HANDLES).prop_map(Op::ReadOpen),
+        2 => (0..HANDLES).prop_map(Op::Close),
+        1 => (n.clone(), any::<u8>()).prop_map(|(a, b)| Op::Attribute(a, b)),
+        1 => (n.clone(), any::<u16>()).prop_map(|(a, b)| Op::Times(a, b)),
+        1 => (n.clone(), 0u16..9000, 1u16..9000).prop_map(|(a, b, c)| Op::Punch(a, b, c)),
+        1 => (n.clone(), n.clone(), 0u16..9000).prop_map(|(a, b, c)| Op::CopyRange(a, b, c)),
+        1 => (n, any::<u8>()).prop_map(|(a, b)| Op::MapWrite(a, b)),
         1 => Just(Op::Settle),
     ]
 }
 
-/// Does one operation and tells what came of it, comparably.
+/// Somebody who works in a directory.
+struct Actor {
+    root: PathBuf,
+    open: [Option<fs::File>; HANDLES],
+}
+
+impl Actor {
+    fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_path_buf(),
+            open: [const { None }; HANDLES],
+        }
+    }
+
+    /// Does one operation and tells what came of it, comparably.
+    fn act(&mut self, op: &Op) -> String {
+        let error = |error: std::io::Error| format!("{:?}", error.raw_os_error());
+        match op {
+            Op::Open(slot, n) => {
+                let path = self.root.join(NAMES[*n]);
+                if !fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() || m.is_dir()) {
+                    return "skipped".into();
+                }
+                match fs::OpenOptions::new().read(true).write(true).open(path) {
+                    Ok(file) => {
+                        self.open[*slot] = Some(file);
+                        "ok".into()
+                    }
+                    Err(e) => error(e),
+                }
+            }
+            Op::WriteOpen(slot, byte, offset) => match &self.open[*slot] {
+                Some(file) => match file.write_all_at(&[*byte; 100], u64::from(*offset)) {
+                    Ok(()) => "ok".into(),
+                    Err(e) => error(e),
+                },
+                None => "skipped".into(),
+            },
+            Op::ReadOpen(slot) => match &self.open[*slot] {
+                Some(file) => {
+                    let mut bytes = vec![0; 20_000];
+                    match file.read_at(&mut bytes, 0) {
+                        Ok(read) => format!(
+                            "{read} {} {}",
+                            kernel::Digest::of(&bytes[..read]).hex(),
+                            file.metadata().unwrap().nlink()
+                        ),
+                        Err(e) => error(e),
+                    }
+                }
+                None => "skipped".into(),
+            },
+            Op::Close(slot) => {
+                self.open[*slot] = None;
+                "ok".into()
+            }
+            _ => act(&self.root, op),
+        }
+    }
+}
+
 fn act(root: &Path, op: &Op) -> String {
     let at = |n: &usize| root.join(NAMES[*n]);
     let told = |result: std::io::Result<()>| match result {
@@ -176,7 +257,94 @@ fn act(root: &Path, op: &Op) -> String {
             }
             Err(error) => format!("{:?}", error.raw_os_error()),
         },
+        Op::Attribute(n, value) => {
+            if !plain(&at(n)) {
+                return "skipped".into();
+            }
+            let flags = rustix::fs::XattrFlags::empty();
+            let set = rustix::fs::setxattr(at(n), "user.k", &[*value], flags);
+            let mut back = [0; 10];
+            let got = rustix::fs::getxattr(at(n), "user.k", &mut back[..]);
+            format!("{set:?} {got:?} {back:?}")
+        }
+        Op::Times(n, secs) => {
+            if !plain(&at(n)) {
+                return "skipped".into();
+            }
+            let time = |secs: i64| rustix::fs::Timespec {
+                tv_sec: secs,
+                tv_nsec: 5,
+            };
+            let times = rustix::fs::Timestamps {
+                last_access: time(1),
+                last_modification: time(i64::from(*secs)),
+            };
+            let none = rustix::fs::AtFlags::empty();
+            let set = rustix::fs::utimensat(rustix::fs::CWD, at(n), &times, none);
+            let now = fs::metadata(at(n)).unwrap();
+            format!("{set:?} {} {}", now.mtime(), now.mtime_nsec())
+        }
+        Op::Punch(n, offset, length) => {
+            if !fs::symlink_metadata(at(n)).is_ok_and(|m| m.is_file()) {
+                return "skipped".into();
+            }
+            use rustix::fs::FallocateFlags as F;
+            told(
+                fs::OpenOptions::new()
+                    .write(true)
+                    .open(at(n))
+                    .and_then(|file| {
+                        let flags = F::PUNCH_HOLE | F::KEEP_SIZE;
+                        let (offset, length) = (u64::from(*offset), u64::from(*length));
+                        rustix::fs::fallocate(&file, flags, offset, length)?;
+                        Ok(rustix::fs::fallocate(&file, F::empty(), 0, length)?)
+                    }),
+            )
+        }
+        Op::CopyRange(a, b, length) => {
+            let is_file = |n| fs::symlink_metadata(at(n)).is_ok_and(|m| m.is_file());
+            if !is_file(a) || !is_file(b) {
+                return "skipped".into();
+            }
+            let (from, to) = (
+                fs::File::open(at(a)).unwrap(),
+                fs::OpenOptions::new().write(true).open(at(b)),
+            );
+            match to {
+                Ok(to) => {
+                    let mut offset = 10_000;
+                    let length = usize::from(*length);
+                    let copied =
+                        rustix::fs::copy_file_range(&from, None, &to, Some(&mut offset), length);
+                    format!("{copied:?}")
+                }
+                Err(error) => format!("{:?}", error.raw_os_error()),
+            }
+        }
+        Op::MapWrite(n, byte) => {
+            if !fs::symlink_metadata(at(n)).is_ok_and(|m| m.is_file()) {
+                return "skipped".into();
+            }
+            told(mapped(&at(n), *byte))
+        }
         Op::Settle => "ok".into(),
+        Op::Open(..) | Op::WriteOpen(..) | Op::ReadOpen(_) | Op::Close(_) => unreachable!(),
+    }
+}
+
+/// Writes one byte through a shared mapping. Another program does it, because mapping is unsafe.
+fn mapped(path: &Path, byte: u8) -> std::io::Result<()> {
+    let program = "import mmap, os, sys\nf = open(sys.argv[1], 'r+b')\nn = os.path.getsize(sys.argv[1])\nif n:\n m = mmap.mmap(f.fileno(), n)\n m[n // 2] = int(sys.argv[2])\n m.flush()\n";
+    let status = std::process::Command::new("python3")
+        .args(["-c", program])
+        .arg(path)
+        .arg(byte.to_string())
+        .stderr(std::process::Stdio::null())
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(std::io::Error::from_raw_os_error(libc::EACCES))
     }
 }
 
@@ -203,19 +371,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn like_a_plain_directory(ops in proptest::collection::vec(op(), 1..60)) {
-        let world = World::new(fill);
+    fn like_a_plain_directory(
+        ops in proptest::collection::vec(op(), 1..60),
+        quiet in prop_oneof![Just(1u32), Just(250), Just(1_000_000)],
+    ) {
+        let disk = Disk::new();
+        fill(&disk.base());
+        let world = World::on(disk, Options { quiet: Duration::from_millis(u64::from(quiet)), ..Options::default() });
         // A name that nobody has looked at is not known to be one of a file that is changed.
         let _ = snapshot(&world.inside());
-        let plain = tempfile::tempdir().unwrap();
+        let plain = scratch();
         fill(plain.path());
+        let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
         for (number, op) in ops.iter().enumerate() {
             if matches!(op, Op::Settle) {
                 world.settle();
             }
-            let (ours, theirs) = (act(&world.inside(), op), act(plain.path(), op));
-            prop_assert_eq!(ours, theirs, "operation {}: {:?}", number, op);
+            prop_assert_eq!(ours.act(op), theirs.act(op), "operation {}: {:?}", number, op);
         }
+        drop((ours, theirs));
         prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()));
         world.settle();
         let seen = world.seen();
@@ -240,8 +414,9 @@ proptest! {
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
         let _ = snapshot(&world.inside());
-        let plain = tempfile::tempdir().unwrap();
+        let plain = scratch();
         fill(plain.path());
+        let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
         for op in &ops {
             if matches!(op, Op::Settle) {
                 world.settle();
@@ -249,10 +424,10 @@ proptest! {
             if taken.load(Ordering::SeqCst) > last_step {
                 break;
             }
-            act(&world.inside(), op);
-            act(plain.path(), op);
+            ours.act(op);
+            theirs.act(op);
         }
-        drop(world);
+        drop((ours, theirs, world));
         let world = World::on(Arc::clone(&disk), slow());
         let ends = world.trees.interrupted();
         prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view; {:?}", ends);

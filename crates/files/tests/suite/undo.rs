@@ -391,6 +391,35 @@ fn both_changes_are_put_together_as_an_offer() {
 }
 
 #[test]
+fn the_agents_version_can_be_taken_where_the_owner_removed_the_directory() {
+    let world = World::new(|base| {
+        fs::create_dir_all(base.join("a/b")).unwrap();
+        fs::write(base.join("a/b/f"), "first").unwrap();
+        fs::write(base.join("a/g"), "first").unwrap();
+    });
+    fs::write(world.inside().join("a/b/f"), "the agent's").unwrap();
+    fs::remove_dir_all(world.base().join("a")).unwrap();
+    world.settle();
+    assert!(!world.base().join("a").exists());
+    let conflicts = world.trees.conflicts();
+    let [conflict] = conflicts.as_slice() else {
+        panic!("{conflicts:?}")
+    };
+    assert_eq!(
+        (conflict.path.as_str(), conflict.owner),
+        ("a/b/f", "removed")
+    );
+    world.trees.resolve(conflict, Choice::Agent).unwrap();
+    assert_eq!(
+        snapshot(&world.base()),
+        ["a 0755 dir", "a/b 0755 dir", "a/b/f 0644 \"the agent's\""]
+    );
+    assert_eq!(world.trees.conflicts().len(), 0);
+    assert_eq!(kept(&world.trees.undo(&[], true)), Vec::<String>::new());
+    assert_eq!(snapshot(&world.base()), Vec::<String>::new());
+}
+
+#[test]
 fn space_is_told_and_given_back() {
     let disk = Disk::new();
     fill(&disk.base());

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use crate::world::{World, run, snapshot};
 
 #[test]
-fn git_works_and_what_it_did_is_what_the_host_gets() {
+fn f4_git_works_and_what_it_did_is_what_the_host_gets() {
     let world = World::new(|base| {
         run(
             base,
@@ -65,7 +65,7 @@ fn git_works_and_what_it_did_is_what_the_host_gets() {
 }
 
 #[test]
-fn the_index_dance_never_misses() {
+fn f5_the_index_dance_never_misses() {
     let world = World::new(|base| fs::write(base.join("index"), "0").unwrap());
     let inside = world.inside();
     for n in 1..=1000 {
@@ -92,7 +92,7 @@ fn the_index_dance_never_misses() {
 }
 
 #[test]
-fn hard_links_keep_their_identity_through_copy_up() {
+fn f3_hard_links_keep_their_identity_through_copy_up() {
     let world = World::new(|base| {
         fs::write(base.join("a"), "shared").unwrap();
         fs::hard_link(base.join("a"), base.join("b")).unwrap();
@@ -233,7 +233,7 @@ fn special_files_and_odd_names() {
 }
 
 #[test]
-fn owner_mode_and_attributes_survive_a_commit() {
+fn f8_owner_mode_and_attributes_survive_a_commit() {
     let world = World::new(|base| {
         fs::write(base.join("f"), "old").unwrap();
         run(
