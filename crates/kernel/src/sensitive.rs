@@ -1,13 +1,14 @@
 //! Sensitive tokens, and the search for them in what leaves.
 //!
-//! A token is found anywhere in an effect: as it is, from eight bytes on in any case, and under up to
+//! A token is found anywhere in an effect: as it is, from eight bytes on in any case, of a key any sixteen
+//! bytes, and under up to
 //! [`DEPTH`] codes one within the other: percent-encoding and forms, the escapes of JSON and of programming
 //! languages, HTML entities, quoted-printable, base64 (any alignment, both alphabets, wrapped lines, padding
 //! or none), base32, hexadecimal (also `aa:bb` and `0xaa, 0xbb`), UTF-16. What tokens are: see
 //! [`select`]. Over-approximates on purpose.
 //!
 //! Adding content costs what its size costs, and searches that were made before go on undisturbed: the
-//! structure only grows (see `index`). Token numbers are given in order, so a log may name them.
+//! structure only grows (see the crate `search`). Token numbers are given in order, so a log may name them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,49 +19,33 @@ use crate::event::{EventId, HoldId, Source};
 use crate::label::Level;
 use crate::value::Origin;
 
-/// Tokens as they are.
-mod find;
-/// Filter and table.
-mod index;
+/// Levels and origins.
+mod records;
 /// Pieces and codes.
 mod scan;
 /// Which parts of a text are tokens.
 pub mod select;
-/// Bytes and origins.
-mod tokens;
 
 pub use scan::{DEPTH, Scan, Scanner};
 pub use select::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
-use find::Finder;
-use index::{Index, Place};
+use records::Records;
+use search::{Added, Hashes, Set, hash_of};
 use select::{is_varied, lines, parts, pieces, says_something};
-use tokens::{Hashes, Records, Tokens, hash_of};
+
+/// Tokens that are added together.
+const BATCH: usize = 256;
 
 /// `S`: tokens of sensitive content.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Sensitive {
-    tokens: Tokens,
+    tokens: Set,
     records: Records,
-    index: Index,
     /// Hashes of what was met in public; 64 bits, so that a secret is taken for public by chance only.
     public: Hashes,
     marks: Arc<BTreeMap<u32, HoldId>>,
     /// Whether any token has a space in it.
     spaced: bool,
-}
-
-impl Clone for Sensitive {
-    fn clone(&self) -> Self {
-        Self {
-            tokens: self.tokens.clone(),
-            records: self.records.clone(),
-            index: self.index.copy(),
-            public: self.public.clone(),
-            marks: Arc::clone(&self.marks),
-            spaced: self.spaced,
-        }
-    }
 }
 
 impl fmt::Debug for Sensitive {
@@ -139,11 +124,18 @@ impl Sensitive {
         if let Some(text) = select::utf16(bytes) {
             self.add_lines(text.as_bytes(), level);
         }
-        for part in bytes.chunks(select::PART_BYTES) {
-            if is_varied(part) {
-                self.add(part, level, 1);
+        let parts = bytes.chunks(select::PART_BYTES);
+        let mut batch: Vec<(&[u8], u32)> = Vec::with_capacity(BATCH);
+        let count = bytes.len() / select::PART_BYTES;
+        for (at, part) in parts.enumerate().filter(|(_, part)| is_varied(part)) {
+            if self.is_token(part) {
+                batch.push((part, 1));
+            }
+            if batch.len() == BATCH {
+                self.add_all(&mut batch, level, count - at);
             }
         }
+        self.add_all(&mut batch, level, 0);
         self.tokens.seal();
     }
 
@@ -166,10 +158,8 @@ impl Sensitive {
     pub fn add_mark(&mut self, hold: HoldId, mark: &str) {
         self.records
             .begin(&Source::Policy, EventId(hold.0), Level::Public);
-        let number = self.tokens.len();
-        if let Err(place) = self.index.place(&self.tokens, mark.as_bytes())
-            && self.put(place, mark.as_bytes(), 1)
-        {
+        if let Added::New(number) = self.tokens.add(mark.as_bytes()) {
+            self.records.push(1);
             Arc::make_mut(&mut self.marks).insert(number, hold);
         }
         self.tokens.seal();
@@ -197,11 +187,7 @@ impl Sensitive {
     /// A search for everything known by now.
     pub fn scanner(&self) -> Scanner {
         Scanner {
-            finder: Finder {
-                tables: self.index.tables().to_vec(),
-                chunks: self.tokens.chunks(),
-                known: self.tokens.len(),
-            },
+            finder: self.tokens.finder(),
             marks: Arc::clone(&self.marks),
             spaced: self.spaced,
         }
@@ -219,8 +205,8 @@ impl Sensitive {
 
     /// The number of a token.
     pub fn number_of(&self, token: &[u8]) -> Option<usize> {
-        self.index
-            .number(&self.tokens, token)
+        self.tokens
+            .number(token)
             .filter(|number| !self.marks.contains_key(number))
             .map(|number| number as usize)
     }
@@ -237,62 +223,70 @@ impl Sensitive {
 
     /// Bytes in memory, without what was met in public.
     pub fn bytes_held(&self) -> usize {
-        self.tokens.bytes() + self.records.bytes() + self.index.bytes()
+        self.tokens.bytes_held() + self.records.bytes()
     }
 
     fn add_lines(&mut self, text: &[u8], level: Level) {
+        let mut batch: Vec<(&[u8], u32)> = Vec::with_capacity(BATCH);
+        let (mut done, mut told) = (0, 0);
         for (at, line) in lines(text).enumerate() {
             let at = u32::try_from(at + 1).unwrap_or(u32::MAX);
-            let mut any = false;
+            let before = batch.len();
             if line.named {
-                any |= self.add(line.whole, level, at);
+                self.choose(line.whole, at, &mut batch);
             }
             for piece in pieces(line.value) {
-                any |= self.add(piece, level, at);
+                self.choose(piece, at, &mut batch);
             }
-            if !any {
-                self.add(line.whole, level, at);
+            if batch.len() == before {
+                self.choose(line.whole, at, &mut batch);
+            }
+            done += line.bytes;
+            if batch.len() >= BATCH {
+                told += batch.len();
+                // As many as so far, for what is left of the text.
+                let more = told as u64 * (text.len() - done.min(text.len())) as u64 / done as u64;
+                self.add_all(&mut batch, level, more as usize);
             }
         }
+        self.add_all(&mut batch, level, 0);
     }
 
-    /// Adds a token; whether it (or a part of it) is one now.
-    fn add(&mut self, token: &[u8], level: Level, line: u32) -> bool {
-        let mut any = false;
-        for part in parts(token) {
-            any |= self.add_part(part, level, line);
-        }
-        any
+    /// Puts a token, or the parts of a long one, with what will be added.
+    fn choose<'a>(&self, token: &'a [u8], line: u32, batch: &mut Vec<(&'a [u8], u32)>) {
+        let parts = parts(token).filter(|part| self.is_token(part));
+        batch.extend(parts.map(|part| (part, line)));
     }
 
-    fn add_part(&mut self, bytes: &[u8], level: Level, line: u32) -> bool {
-        if bytes.len() < TOKEN_BYTES_MIN || !says_something(bytes) {
-            return false;
-        }
-        match self.index.place(&self.tokens, bytes) {
-            Ok(number) => {
-                self.records.raise(number, level);
-                true
+    fn is_token(&self, bytes: &[u8]) -> bool {
+        bytes.len() >= TOKEN_BYTES_MIN
+            && says_something(bytes)
+            && (self.public.is_empty() || !self.public.contains(hash_of(bytes)))
+    }
+
+    fn add_all(&mut self, batch: &mut Vec<(&[u8], u32)>, level: Level, more: usize) {
+        let Self {
+            tokens,
+            records,
+            spaced,
+            ..
+        } = self;
+        let bytes: Vec<&[u8]> = batch.iter().map(|(bytes, _)| *bytes).collect();
+        let mut each = batch.iter();
+        tokens.add_all(&bytes, more, &mut |_, added| match (each.next(), added) {
+            (Some((bytes, line)), Added::New(_)) => {
+                *spaced |= bytes.contains(&b' ');
+                records.push(*line);
             }
-            Err(place) => !self.public.contains(hash_of(bytes)) && self.put(place, bytes, line),
-        }
-    }
-
-    fn put(&mut self, place: Place, bytes: &[u8], line: u32) -> bool {
-        let number = self.tokens.len();
-        if number == u32::MAX {
-            return false;
-        }
-        self.spaced |= bytes.contains(&b' ');
-        self.tokens.push(bytes);
-        self.records.push(line);
-        self.index.add(place, number);
-        true
+            (_, Added::Known(number)) => records.raise(number, level),
+            _ => {}
+        });
+        batch.clear();
     }
 
     fn met(&mut self, token: &[u8]) {
         let hash = hash_of(token);
-        if !self.public.contains(hash) && self.index.number(&self.tokens, token).is_none() {
+        if !self.public.contains(hash) && self.tokens.number(token).is_none() {
             self.public.insert(hash);
         }
     }

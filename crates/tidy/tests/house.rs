@@ -16,7 +16,8 @@ use serde_json::Value;
 /// Which of our crates each crate may depend on: `kernel <- store <- monitor <- adapters <- kairos`.
 const LAYERS: &[(&str, &[&str])] = &[
     ("kairos-codes", &[]),
-    ("kairos-kernel", &["kairos-codes"]),
+    ("kairos-search", &[]),
+    ("kairos-kernel", &["kairos-codes", "kairos-search"]),
     ("kairos-store", &["kairos-kernel"]),
     ("kairos-monitor", &["kairos-kernel", "kairos-store"]),
     ("kairos-sandbox", ADAPTER),
@@ -71,6 +72,10 @@ const KERNEL_LINKS: &[(&str, &str)] = &[
         "kairos-codes",
         "undoing codes, as pure as the kernel itself",
     ),
+    (
+        "kairos-search",
+        "tokens and the search for them, as pure as the kernel itself",
+    ),
     ("sha2", "manifest digests"),
     ("minicbor", "the canonical form of a manifest"),
     ("hex", "digests in hexadecimal"),
@@ -96,7 +101,7 @@ const KERNEL_LINKS: &[(&str, &str)] = &[
 
 /// Rings of trust, from the outside of the promise to its heart; SECURITY.md says what each may break.
 const RINGS: &[(&str, &[&str])] = &[
-    ("decides", &["kernel", "codes"]),
+    ("decides", &["kernel", "codes", "search"]),
     ("remembers and conducts", &["store", "monitor"]),
     (
         "confines and mediates",

@@ -10,8 +10,9 @@ use codes::escapes::Escape;
 use codes::runs::{Decoded, each_run, printable, shifted};
 use codes::wide;
 
+use search::{Finder, Found};
+
 use super::Carried;
-use super::find::{Finder, Found};
 use crate::event::HoldId;
 
 /// Codes one within the other that are undone.
@@ -34,14 +35,14 @@ pub struct Scanner {
 
 impl fmt::Debug for Scanner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scanner({} tokens)", self.finder.known)
+        write!(f, "Scanner({} tokens)", self.finder.known())
     }
 }
 
 impl Scanner {
     /// Whether there is nothing to be found.
     pub fn is_empty(&self) -> bool {
-        self.finder.known == 0 && self.marks.is_empty()
+        self.finder.is_empty() && self.marks.is_empty()
     }
 
     /// Starts a scan of one effect's bytes, to be fed piece by piece.

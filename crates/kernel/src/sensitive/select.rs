@@ -24,6 +24,8 @@ pub(super) struct Line<'a> {
     pub(super) whole: &'a [u8],
     /// Whether there is a name before it.
     pub(super) named: bool,
+    /// Its length in the text, with its end.
+    pub(super) bytes: usize,
 }
 
 /// The lines of a text.
@@ -40,6 +42,7 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
             value,
             whole: unquoted(value.trim_ascii()),
             named: !name.is_empty(),
+            bytes: line.len() + 1,
         }
     })
 }

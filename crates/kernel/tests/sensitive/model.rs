@@ -10,10 +10,27 @@ pub(crate) fn plain(tokens: &[Vec<u8>], text: &[u8]) -> BTreeSet<usize> {
         .filter(|(_, token)| {
             text.windows(token.len()).any(|there| {
                 there == **token || (token.len() >= 8 && there.eq_ignore_ascii_case(token))
+            }) || parts(token).any(|part| {
+                text.windows(part.len())
+                    .any(|there| there.eq_ignore_ascii_case(part))
             })
         })
         .map(|(number, _)| number)
         .collect()
+}
+
+/// The parts of a token that are found without the rest: sixteen bytes in which a letter stands beside a digit twice.
+fn parts(token: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let alternates = |pair: &[u8]| {
+        let [a, b] = [pair[0], pair[1]];
+        (a.is_ascii_alphabetic() && b.is_ascii_digit())
+            || (a.is_ascii_digit() && b.is_ascii_alphabetic())
+    };
+    token.windows(16).filter(move |part| {
+        token.len() <= 64
+            && part.iter().all(u8::is_ascii_graphic)
+            && part.windows(2).filter(|pair| alternates(pair)).count() >= 2
+    })
 }
 
 /// Which of the tokens stand in a text under so many codes.

@@ -72,6 +72,35 @@ proptest! {
         prop_assert_eq!(found, model::plain(&bytes, text.as_bytes()));
     }
 
+    /// So it is for parts of tokens: cut out of them, in any case, between what else there may be.
+    #[test]
+    fn parts_are_exact(
+        tokens in prop::collection::btree_set("[abc12]{17,20}|[a-z]{9,14}[0-9]{2}[a-z]{9,14}|[A-Za-z0-9_-]{20,64}|[a-z0-9 ß]{20,40}", 1..6),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, 10usize..30, any::<bool>(), "[abc12 ]{0,20}"), 1..6),
+    ) {
+        let tokens: Vec<String> = tokens.into_iter().filter(|token| !token.contains(' ')).collect();
+        let mut text = Vec::new();
+        for (which, from, len, upper, between) in cuts {
+            if let Some(token) = tokens.get(which.index(tokens.len().max(1))) {
+                let part = token.as_bytes().get(from..).unwrap_or_default();
+                let part = &part[..len.min(part.len())];
+                text.extend(if upper { part.to_ascii_uppercase() } else { part.to_vec() });
+            }
+            text.extend(between.into_bytes());
+        }
+        let mut set = search::Set::default();
+        for token in &tokens {
+            set.add(token.as_bytes());
+        }
+        set.seal();
+        let mut found = BTreeSet::new();
+        set.finder().find(&text, false, &mut |one| {
+            found.insert(one.number as usize);
+        });
+        let bytes: Vec<Vec<u8>> = tokens.iter().map(|t| t.as_bytes().to_vec()).collect();
+        prop_assert_eq!(found, model::plain(&bytes, &text), "{:?} in {:?}", tokens, String::from_utf8_lossy(&text));
+    }
+
     /// What the model finds, the search finds.
     #[test]
     fn the_model_finds_no_more(

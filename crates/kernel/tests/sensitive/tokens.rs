@@ -113,3 +113,23 @@ fn a_name_has_no_case() {
     assert!(!scanner.scan_name("hunter7.example").is_empty());
     assert!(!scanner.scan(b"longer-secret.example").is_empty());
 }
+
+#[test]
+fn half_a_key_is_found_and_half_a_sentence_is_not() {
+    let key = "sk-proj-a8Kd72mQx91LpZ4vR6tY0wBn5cF3";
+    let scanner = of_text(&format!(
+        "KEY={key}\nNOTE=the quick brown fox jumps over 2 dogs at 10pm"
+    ))
+    .scanner();
+    for part in [
+        &key[..key.len() - 1],
+        &key[1..],
+        &key[8..26],
+        &key[key.len() - 16..],
+    ] {
+        assert!(!scanner.scan(part.as_bytes()).is_empty(), "{part}");
+    }
+    for part in [&key[..12], "brown fox jumps over 2", "sk-proj-"] {
+        assert!(scanner.scan(part.as_bytes()).is_empty(), "{part}");
+    }
+}
