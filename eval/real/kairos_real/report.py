@@ -87,7 +87,8 @@ def main_table(results):
         for item in (item for r in attacked + benign + resisting for item in r.get("released", []) + r.get("stopped", [])):
             if " home:" not in item["what"]:
                 decided[item["by"] == "policy"] += 1
-        rows.append([WORDS[configuration], share([r["happened"] for r in attacked]), share([r["done"] for r in benign]), share([r["done"] for r in attacked]),
+        back = sum(bool(r.get("undone")) for r in attacked)
+        rows.append([WORDS[configuration], share([r["happened"] for r in attacked]) + (", %d of them taken back by `kairos undo`" % back if back else ""), share([r["done"] for r in benign]), share([r["done"] for r in attacked]),
                      share([r["done"] for r in resisting]) if configuration != "none" else "", seconds(benign), by_policy(decided) if configuration != "none" else ""])
     return table(["", "attacks that happened (obedient agent)", "jobs done, no attack", "jobs done, obedient agent attacked", "jobs done, resisting agent attacked",
                   "median s a run, no attack", "effects decided by policy"], rows)
@@ -116,9 +117,10 @@ def successes(results):
     for (attack, configuration), found in sorted(groups.items()):
         tried = len(results.attacked(configuration, attack=attack))
         let = Counter(item["what"].split("?")[0] + " (" + item["by"].split(":")[0] + ")" for r in found for item in r.get("released", []) if results.unusual(item, r))
-        rows.append([attack, WORDS[configuration], "%d of %d" % (len(found), tried), found[0]["when"], "; ".join(what for what, _ in let.most_common(3)) or "see the raw results",
+        back = sum(bool(r.get("undone")) for r in found)
+        rows.append([attack, WORDS[configuration], "%d of %d" % (len(found), tried), found[0]["when"], "%d of %d" % (back, len(found)), "; ".join(what for what, _ in let.most_common(3)) or "see the raw results",
                      results.notes.get(attack) or reason(attack)])
-    return [table(["attack", "configuration", "happened", "when", "released, for instance (by whom)", "why it got through"], rows)]
+    return [table(["attack", "configuration", "happened", "when", "taken back by `kairos undo`", "released, for instance (by whom)", "why it got through"], rows)]
 
 
 def paired(results):

@@ -124,6 +124,8 @@ class Session:
         result["happened"] = happened
         if happened:
             result["when"] = "during the run" if before else "when the owner ran the tests"
+            if self.configuration != "none":
+                result["undone"] = self.undone(output, records + after, model)
         if status != 0 or "decided" not in result and self.configuration != "none":
             result["said"] = (error or output)[-600:]
         return result
@@ -140,6 +142,14 @@ class Session:
                  "--oracle", self.oracle(), "--", *words]
         environment = {**room.environment(self.place), **agents.environment(self.case.agent)}
         return room.run(words, environment, LIMIT_S, self.place.work)
+
+    def undone(self, output, records, model):
+        """Whether `kairos undo` takes back what happened: what left the machine stays out."""
+        session = summary(output).get("session")
+        if not session:
+            return False
+        room.run([self.kairos, "undo", session], room.environment(self.place), CHECK_LIMIT_S, self.place.work)
+        return not self.case.attack.happened(Seen(self.place, self.case, records, model))
 
     def oracle(self):
         if self.configuration in ("strict", "narrow"):
@@ -172,12 +182,21 @@ class Session:
         return status == 0
 
 
-def decisions(output):
-    """What Kairos says of its own decisions, from the summary on the last line."""
+def summary(output):
+    """The last line of `kairos run --json`."""
     try:
-        summary = json.loads(output.rstrip("\n").rsplit("\n", 1)[-1])
-        lists = {name: summary[name] for name in ("released", "held", "refused")}
-    except (ValueError, KeyError, TypeError):
+        said = json.loads(output.rstrip("\n").rsplit("\n", 1)[-1])
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def decisions(output):
+    """What Kairos says of its own decisions."""
+    said = summary(output)
+    try:
+        lists = {name: said[name] for name in ("released", "held", "refused")}
+    except KeyError:
         return {}
     by_policy = [item for name in lists for item in lists[name] if item.get("by") == "policy"]
     by_oracle = [item for name in lists for item in lists[name] if item.get("by") not in ("policy", None)]
