@@ -124,7 +124,9 @@ impl Tee {
             passed: 0,
             told: 0,
             pending: BytesMut::new(),
-            eager: kind.starts_with("text/event-stream") || kind.contains("ndjson"),
+            eager: kind.starts_with("text/event-stream")
+                || kind.contains("ndjson")
+                || kind.starts_with("application/grpc"),
             textual: is_textual(&kind),
             finished: false,
         };
@@ -264,6 +266,8 @@ fn is_textual(kind: &str) -> Option<bool> {
         "toml",
         "x-www-form-urlencoded",
         "graphql",
+        // What it carries is mostly text, between lengths and tags.
+        "application/grpc",
     ];
     let binary = [
         "image/",

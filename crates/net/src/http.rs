@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ::http::header::{self, HeaderMap, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode, Version};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,13 +23,14 @@ use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::framing::{Doubt, Guarded};
 use crate::hold::Stub;
+use crate::meaning::Meaning;
 use crate::net::Shared;
 use crate::release::{self, Note};
 use crate::spool::{self, Spool, Spooler};
 use crate::stub::{self, Shape};
 use crate::target::{self, Target};
 use crate::upstream::{Body, Offer, UpstreamError};
-use crate::{inspect, proxy, websocket};
+use crate::{grpc, inspect, proxy, websocket};
 
 /// A provider's conversation may be this large.
 const CONVERSATION_BYTES_MAX: u64 = 256 << 20;
@@ -98,6 +100,9 @@ async fn answer(
     if websocket::is_upgrade(&request) {
         return websocket::open(&shared, target, request, shape).await;
     }
+    if grpc::is_call(&request) {
+        return grpc::call(&shared, target, request, &doubt).await;
+    }
     match exchange(&shared, target, request, shape, &doubt).await {
         Ok(response) => response,
         Err(stopped) => stopped.response(shape),
@@ -161,15 +166,21 @@ pub(crate) struct Whole {
     version: Version,
     pub(crate) internal: bool,
     carries: Carried,
+    meaning: Meaning,
 }
 
-async fn exchange(
+/// Reads a request to its end, has it judged, and answers it.
+pub(crate) async fn exchange<B>(
     shared: &Arc<Shared>,
     target: Target,
-    request: Request<Incoming>,
+    request: Request<B>,
     shape: Shape,
     doubt: &Doubt,
-) -> Result<Response<Body>, Stopped> {
+) -> Result<Response<Body>, Stopped>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
     let whole = Whole::read(shared, target, request).await?;
     if let Some(why) = doubt.get() {
         return Ok(doubted(shape, why));
@@ -178,7 +189,10 @@ async fn exchange(
         host, port, path, ..
     } = &whole.target;
     let policy = shared.session.policy();
-    if whole.internal || policy.needs_answer(host, *port, &whole.method, path) {
+    if whole.internal
+        || whole.meaning.needs_answer()
+        || policy.needs_answer(host, *port, &whole.method, path)
+    {
         blocking(shared, whole, shape).await
     } else {
         stallable(shared, &policy, whole, shape).await
@@ -215,7 +229,7 @@ async fn stallable(
     // Identical requests are one decision: one proposes, the others get its stub.
     let alone = shared.holds.one_at_a_time.lock().await;
     if let Some(stub) = shared.holds.stub(&digest) {
-        return Ok(stub::held(shared, shape, &stub));
+        return Ok(held(shared, &whole, shape, &stub));
     }
     // What will most likely be held is made durable before it is: its stub is a promise.
     let early = likely_held(policy, &effect);
@@ -241,8 +255,11 @@ async fn stallable(
             let settle = Settle::of(shared, lease.event());
             Ok(send(shared, whole, lease, settle, shape).await)
         }
-        (Outcome::Refused { notice, .. }, _) => Ok(stub::refused(shared, shape, &notice)),
-        (Outcome::Held(held), Ok(())) => Ok(stub::held(shared, shape, &Stub::of(&held))),
+        (Outcome::Refused { notice, .. }, _) => Ok(match &whole.meaning {
+            Meaning::Push(push) => stub::refused_push(shared, push, &notice),
+            _ => stub::refused(shared, shape, &notice),
+        }),
+        (Outcome::Held(hold), Ok(())) => Ok(held(shared, &whole, shape, &Stub::of(&hold))),
         (Outcome::Held(held), Err(error)) => {
             let session = Arc::clone(&shared.session);
             drop(tokio::task::spawn_blocking(move || {
@@ -250,6 +267,14 @@ async fn stallable(
             }));
             Err(storage(error))
         }
+    }
+}
+
+/// What stands in for the answer, in the words of the client's protocol.
+fn held(shared: &Shared, whole: &Whole, shape: Shape, stub: &Stub) -> Response<Body> {
+    match &whole.meaning {
+        Meaning::Push(push) => stub::held_push(shared, push, stub),
+        _ => stub::held(shared, shape, stub),
     }
 }
 
@@ -276,11 +301,15 @@ fn conversation(headers: &HeaderMap, spool: &Spool) -> Result<Option<Vec<u8>>, S
 
 impl Whole {
     /// Reads a request to its end and looks into it.
-    pub(crate) async fn read(
+    pub(crate) async fn read<B>(
         shared: &Arc<Shared>,
         target: Target,
-        request: Request<Incoming>,
-    ) -> Result<Self, Stopped> {
+        request: Request<B>,
+    ) -> Result<Self, Stopped>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
         let raw_target = request.uri().to_string();
         let (parts, mut body) = request.into_parts();
         let method = parts.method.as_str().to_string();
@@ -363,7 +392,14 @@ impl Whole {
             look()
         }
         .map_err(Stopped::Malformed)?;
+        let mean = || Meaning::of(&method, &target.path, &headers, &spool);
+        let meaning = if spool.body_bytes() > 64 << 10 {
+            tokio::task::block_in_place(mean)
+        } else {
+            mean()
+        };
         Ok(Self {
+            meaning,
             method,
             target,
             headers,
@@ -387,10 +423,15 @@ impl Whole {
         if let Some(trailers) = &self.trailers {
             fields.insert("trailers".to_string(), format!("{:?}", written(trailers)));
         }
+        let meaning = self.meaning.told(&mut fields);
         let about = match (self.spool.body_bytes(), kind) {
             (0, _) => "no body".to_string(),
             (bytes, Some(kind)) => format!("{bytes} bytes of {kind}"),
             (bytes, None) => format!("{bytes} bytes"),
+        };
+        let about = match meaning {
+            Some(meaning) => format!("{meaning}; {about}"),
+            None => about,
         };
         Effect {
             channel: Channel::Net,
@@ -410,6 +451,17 @@ impl Whole {
             saw: Vec::new(),
             fields,
             about,
+        }
+    }
+
+    /// The body with its trailers.
+    fn body(&self) -> Body {
+        let body = self.spool.body();
+        match self.trailers.clone() {
+            None => body,
+            Some(trailers) => body
+                .with_trailers(async move { Some(Ok(trailers)) })
+                .boxed_unsync(),
         }
     }
 
@@ -470,17 +522,8 @@ async fn send(
 ) -> Response<Body> {
     // Spent here: there is no second try with it.
     drop(lease);
-    match forward(shared, &whole).await {
-        Ok(response) => {
-            settle.answered(&response.status().to_string());
-            let belongs = Belongs {
-                settle,
-                host: whole.target.host,
-                path: whole.target.path,
-                internal: whole.internal,
-            };
-            answer::relay(shared, belongs, response)
-        }
+    match forward(shared, &whole, whole.body()).await {
+        Ok(response) => relayed(shared, whole, settle, response),
         Err(UpstreamError(why)) => {
             settle.tell(Err(why.clone()));
             stub::failed(shape, StatusCode::BAD_GATEWAY, &why)
@@ -488,13 +531,29 @@ async fn send(
     }
 }
 
-async fn forward(shared: &Arc<Shared>, whole: &Whole) -> Result<Response<Incoming>, UpstreamError> {
-    let mut body = whole.spool.body();
-    if let Some(trailers) = whole.trailers.clone() {
-        body = body
-            .with_trailers(async move { Some(Ok(trailers)) })
-            .boxed_unsync();
-    }
+/// The other side's answer on its way to the agent.
+pub(crate) fn relayed(
+    shared: &Arc<Shared>,
+    whole: Whole,
+    mut settle: Settle,
+    response: Response<Incoming>,
+) -> Response<Body> {
+    settle.answered(&response.status().to_string());
+    let belongs = Belongs {
+        settle,
+        host: whole.target.host,
+        path: whole.target.path,
+        internal: whole.internal,
+    };
+    answer::relay(shared, belongs, response)
+}
+
+/// Sends the head of a request with a body, and returns the head of the answer.
+pub(crate) async fn forward(
+    shared: &Arc<Shared>,
+    whole: &Whole,
+    body: Body,
+) -> Result<Response<Incoming>, UpstreamError> {
     let mut request = release::outgoing(
         &shared.upstream.routes,
         &shared.config.credentials,

@@ -31,6 +31,12 @@ pub mod target;
 pub mod framing;
 /// One request: read, judged, released, held or refused.
 mod http;
+/// What a request means beyond its method.
+mod meaning;
+/// Pushes of git.
+pub mod git;
+/// GraphQL operations.
+pub mod graphql;
 /// A request's bytes in canonical form, parked while it is judged.
 mod spool;
 /// Looking into what would leave.
@@ -49,8 +55,14 @@ mod answer;
 mod release;
 /// Connections to the outside.
 mod upstream;
+/// One message on an open stream.
+mod message;
+/// gRPC: whole calls, and streams.
+mod grpc;
 /// WebSocket: each message is judged.
 mod websocket;
+/// WebSocket messages that are compressed.
+pub mod deflate;
 /// Connections that are not HTTP.
 mod raw;
 /// The channel as a whole: threads, listeners, shutdown.

@@ -6,6 +6,7 @@ use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use kernel::Notice;
 use serde_json::json;
 
+use crate::git::Push;
 use crate::hold::Stub;
 use crate::net::Shared;
 use crate::spool::full;
@@ -65,6 +66,31 @@ pub(crate) fn refused(shared: &Shared, shape: Shape, notice: &Notice) -> Respons
     response
 }
 
+/// The stand-in answer for a held push: to git it went well, and whoever pushed reads what it waits for.
+pub(crate) fn held_push(shared: &Shared, push: &Push, stub: &Stub) -> Response<Body> {
+    let text = with_pending(shared, &stub.notice.text);
+    let text = format!("{text}\n[Kairos] hold {}, {}", stub.hold, stub.mark);
+    pushed("held", push.answer(None, &text))
+}
+
+/// The answer to a refused push.
+pub(crate) fn refused_push(shared: &Shared, push: &Push, notice: &Notice) -> Response<Body> {
+    let text = with_pending(shared, &notice.text);
+    let response = pushed("refused", push.answer(Some("refused by Kairos"), &text));
+    shared.session.told(notice, "answer");
+    response
+}
+
+fn pushed(decision: &'static str, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("application/x-git-receive-pack-result");
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(DECISION, HeaderValue::from_static(decision));
+    headers.insert("cache-control", HeaderValue::from_static("no-store"));
+    response
+}
+
 /// The answer to a request that contradicts itself.
 pub(crate) fn malformed(shape: Shape, status: StatusCode, why: &str) -> Response<Body> {
     let text = format!("[Kairos] Nothing was sent: {why}.");
@@ -119,7 +145,7 @@ fn answer(
 }
 
 /// A status message as gRPC wants it: printable ASCII, everything else percent-encoded.
-fn percent(text: &str) -> String {
+pub(crate) fn percent(text: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::new();
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! WebSocket: the handshake is judged as a request, and then each message on its own. Frames are
-//! read here, so compression is not offered upstream.
+//! WebSocket: the handshake is judged as a request, and then each message on its own. Messages may
+//! come compressed from either side; they are read, judged and passed on plain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use kernel::{Channel, Class, Content, Digest, Effect, Object, Operation, Payload, Source};
-use store::Parked;
+use kernel::{Channel, Class, Content, Operation, Source};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -22,7 +21,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
+use crate::deflate::{self, Inflating};
 use crate::http::Whole;
+use crate::message;
 use crate::net::Shared;
 use crate::release;
 use crate::spool::full;
@@ -67,6 +68,7 @@ pub(crate) async fn open(
     shape: Shape,
 ) -> Response<Body> {
     let agent = hyper::upgrade::on(&mut request);
+    let compression = deflate::accepted(request.headers());
     let whole = match Whole::read(shared, target, request).await {
         Ok(whole) => whole,
         Err(stopped) => return stopped.response(shape),
@@ -82,8 +84,8 @@ pub(crate) async fn open(
         };
     // Spent here: there is no second try with it.
     drop(lease);
-    let mut response = match handshake(shared, &whole).await {
-        Ok(response) => response,
+    let (mut response, packed) = match handshake(shared, &whole, compression.is_some()).await {
+        Ok(answered) => answered,
         Err(UpstreamError(why)) => {
             settle.tell(Err(why.clone()));
             return stub::failed(shape, StatusCode::BAD_GATEWAY, &why);
@@ -105,6 +107,7 @@ pub(crate) async fn open(
         shared: Arc::clone(shared),
         target: whole.target,
         internal: whole.internal,
+        packed: (compression.is_some(), packed),
     };
     tokio::spawn(async move {
         match tokio::try_join!(agent, upstream) {
@@ -119,6 +122,10 @@ pub(crate) async fn open(
             accepted.headers_mut().append(name.clone(), value.clone());
         }
     }
+    if let Some(value) = compression.and_then(|value| value.parse().ok()) {
+        let headers = accepted.headers_mut();
+        headers.insert(header::SEC_WEBSOCKET_EXTENSIONS, value);
+    }
     accepted
 }
 
@@ -126,11 +133,13 @@ fn settle_broken(mut settle: Settle, why: &str) {
     settle.tell(Err(format!("the connection was not upgraded: {why}")));
 }
 
-/// The agent's handshake, made upstream on a connection of its own.
+/// The agent's handshake, made upstream on a connection of its own; the answer, and whether the
+/// server may compress.
 async fn handshake(
     shared: &Arc<Shared>,
     whole: &Whole,
-) -> Result<Response<Incoming>, UpstreamError> {
+    compression: bool,
+) -> Result<(Response<Incoming>, bool), UpstreamError> {
     let Target {
         scheme, host, port, ..
     } = &whole.target;
@@ -150,6 +159,12 @@ async fn handshake(
     });
     let mut headers: HeaderMap = whole.headers.clone();
     headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
+    if compression {
+        headers.insert(
+            header::SEC_WEBSOCKET_EXTENSIONS,
+            ::http::HeaderValue::from_static(deflate::OFFER),
+        );
+    }
     headers.insert(
         header::UPGRADE,
         ::http::HeaderValue::from_static("websocket"),
@@ -175,16 +190,28 @@ async fn handshake(
     *request.uri_mut() = path
         .parse()
         .map_err(|e| UpstreamError(format!("the request cannot be written: {e}")))?;
-    sender.send_request(request).await.map_err(wrong)
+    let response = sender.send_request(request).await.map_err(wrong)?;
+    let packed = match deflate::agreed(response.headers()) {
+        Ok(packed) if compression || !packed => packed,
+        Ok(_) => {
+            return Err(UpstreamError(format!(
+                "`{host}` compresses without being asked to"
+            )));
+        }
+        Err(why) => return Err(UpstreamError(format!("`{host}`: {why}"))),
+    };
+    Ok((response, packed))
 }
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Inflating<TokioIo<Upgraded>>>;
 
 /// Carries messages of one WebSocket.
 struct Relay {
     shared: Arc<Shared>,
     target: Target,
     internal: bool,
+    /// Whether the agent, and the server, may compress.
+    packed: (bool, bool),
 }
 
 impl Relay {
@@ -192,11 +219,13 @@ impl Relay {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let plain =
+            |stream, packed| Inflating::new(TokioIo::new(stream), packed, MESSAGE_BYTES_MAX);
+        let (agent, upstream) = (plain(agent, self.packed.0), plain(upstream, self.packed.1));
         let agent: Socket =
-            WebSocketStream::from_raw_socket(TokioIo::new(agent), Role::Server, Some(config)).await;
+            WebSocketStream::from_raw_socket(agent, Role::Server, Some(config)).await;
         let upstream: Socket =
-            WebSocketStream::from_raw_socket(TokioIo::new(upstream), Role::Client, Some(config))
-                .await;
+            WebSocketStream::from_raw_socket(upstream, Role::Client, Some(config)).await;
         let (mut to_agent, from_agent) = agent.split();
         let (to_upstream, from_upstream) = upstream.split();
         let (agent_queue, mut queued) = mpsc::channel::<Message>(QUEUE_MAX);
@@ -317,53 +346,22 @@ impl Relay {
             }
             other => other,
         };
-        let (kind, bytes): (&str, Bytes) = match &message {
+        let (word, bytes): (&str, Bytes) = match &message {
             Message::Text(text) => ("text", Bytes::copy_from_slice(text.as_bytes())),
             Message::Binary(data) => ("binary", data.clone()),
             _ => return Ok((message, None)),
         };
-        let scanner = self.shared.session.scanner();
-        let scheme = if self.target.scheme == "https" {
-            "wss"
-        } else {
-            "ws"
-        };
-        let effect = Effect {
-            channel: Channel::Net,
+        let kind = message::Kind {
             operation: Operation::Message,
-            object: Object::Party {
-                scheme: scheme.into(),
-                host: host.clone(),
-                port: self.target.port,
-                path: path.clone(),
+            scheme: if self.target.scheme == "https" {
+                "wss"
+            } else {
+                "ws"
             },
-            class: Class::Blocking,
-            gated: Vec::new(),
-            arguments: Vec::new(),
-            carries: crate::unpack::scan_bytes(&scanner, &bytes)?,
-            payload: Payload {
-                digest: Digest::of(&bytes),
-                bytes: bytes.len() as u64,
-            },
-            base: None,
-            saw: Vec::new(),
-            fields: [("frame".to_string(), kind.to_string())].into(),
-            about: format!("{} bytes of {kind}", bytes.len()),
+            word,
         };
-        let blob = Some(effect.payload.digest.hex());
-        let parked = Parked {
-            note: r#"{"kind":"message"}"#.into(),
-            blob,
-        };
-        let keep = || self.shared.session.blobs().put(&bytes).map(|_| ());
-        match ask(&self.shared, effect, parked, keep).await {
-            Asked::Go(lease, settle) => {
-                drop(lease);
-                Ok((message, Some(settle)))
-            }
-            Asked::No(notice) => Err(notice.text),
-            Asked::Undecided(why) => Err(why.to_string()),
-        }
+        let settle = message::judged(&self.shared, &self.target, kind, &bytes).await?;
+        Ok((message, Some(settle)))
     }
 
     /// Content that reaches the agent.

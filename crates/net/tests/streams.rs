@@ -367,7 +367,7 @@ fn websocket_messages_are_judged_one_by_one() {
     let origin = Origin::clear();
     let world = World::new(policy(), &origin);
     let script = r#"
-import base64, os, socket, ssl, struct, sys
+import base64, os, socket, ssl, struct, sys, zlib
 ca, port, host = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 context = ssl.create_default_context(cafile=ca)
 s = context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname=host)
@@ -392,10 +392,13 @@ def receive():
     payload = data[2:2 + n]
     data = data[2 + n:]
     return op, payload
+packer = zlib.compressobj(wbits=-15)
 def send(text):
-    mask = os.urandom(4)
-    body = bytes(b ^ mask[i % 4] for i, b in enumerate(text.encode()))
-    s.sendall(bytes([0x81, 0x80 | len(body)]) + mask + body)
+    mask, first, raw = os.urandom(4), 0x81, text.encode()
+    if text.startswith("packed"):
+        first, raw = 0xc1, (packer.compress(raw) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
+    body = bytes(b ^ mask[i % 4] for i, b in enumerate(raw))
+    s.sendall(bytes([first, 0x80 | len(body)]) + mask + body)
 print(receive(), flush=True)
 for text in sys.argv[4:]:
     send(text)
@@ -417,14 +420,15 @@ for text in sys.argv[4:]:
     };
     // A named party: the handshake and what carries nothing are released; the frame that came
     // with the 101 arrives.
-    let got = run("good.example", &["one", "two"]);
+    let got = run("good.example", &["one", "packed two", "packed two two"]);
     assert_eq!(
         got,
-        "HTTP/1.1 101 Switching Protocols False\n(1, b'hello')\n1 b'one'\n1 b'two'\n"
+        "HTTP/1.1 101 Switching Protocols True\n(1, b'hello')\n1 b'one'\n1 b'packed two'\n1 b'packed two two'\n"
     );
     // A message with the secret waits; refused, it closes the socket with 1008.
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| run("good.example", &["fine", ENV_SECRET]));
+        let secret = format!("packed {ENV_SECRET}");
+        let client = scope.spawn(move || run("good.example", &["fine", &secret]));
         world.decide(Verdict::Refuse);
         let got = client.join().unwrap();
         assert!(got.contains("1 b'fine'"), "{got}");
@@ -441,7 +445,12 @@ for text in sys.argv[4:]:
         .collect();
     assert_eq!(
         messages,
-        [b"one".to_vec(), b"two".to_vec(), b"fine".to_vec()]
+        [
+            b"one".to_vec(),
+            b"packed two".to_vec(),
+            b"packed two two".to_vec(),
+            b"fine".to_vec()
+        ]
     );
     // An unknown party: the handshake itself waits.
     std::thread::scope(|scope| {
@@ -449,6 +458,78 @@ for text in sys.argv[4:]:
         world.decide(Verdict::Refuse);
         assert!(client.join().unwrap().starts_with("HTTP/1.1 403"));
     });
+}
+
+/// A server that compresses, and whose first frame comes in one segment with its answer.
+#[test]
+fn a_compressed_frame_in_one_segment_with_the_101_arrives() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut seen = Vec::new();
+        let mut piece = [0; 4096];
+        while !seen.windows(4).any(|w| w == b"\r\n\r\n") {
+            let n = stream.read(&mut piece).unwrap();
+            seen.extend_from_slice(&piece[..n]);
+        }
+        let head = String::from_utf8(seen).unwrap().to_lowercase();
+        assert!(
+            head.contains("sec-websocket-extensions: permessage-deflate\r\n"),
+            "{head}"
+        );
+        let key = head_value(&head, "sec-websocket-key");
+        // The key is compared in the client's own letters there.
+        assert!(!key.is_empty());
+        let mut packed = Vec::with_capacity(100);
+        flate2::Compress::new(flate2::Compression::best(), false)
+            .compress_vec(
+                b"hello hello hello",
+                &mut packed,
+                flate2::FlushCompress::Sync,
+            )
+            .unwrap();
+        packed.truncate(packed.len() - 4);
+        let mut answer =
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover\r\n\r\n"
+                .to_vec();
+        answer.extend([0xc1, u8::try_from(packed.len()).unwrap()]);
+        answer.extend(packed);
+        stream.write_all(&answer).unwrap();
+        let n = stream.read(&mut piece).unwrap();
+        assert_eq!(piece[0], 0x81, "it is passed on plain");
+        piece[..n].to_vec()
+    });
+    let world = World::with(policy(), |config| config.upstreams.push(upstream(base)));
+    let mut stream = std::net::TcpStream::connect(world.direct("good.example", 80)).unwrap();
+    stream
+        .write_all(
+            b"GET /ws HTTP/1.1\r\nHost: good.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+              Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n",
+        )
+        .unwrap();
+    let mut seen = Vec::new();
+    let mut piece = [0; 4096];
+    while !seen.ends_with(b"\x81\x11hello hello hello") {
+        let n = stream.read(&mut piece).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&piece[..n]);
+    }
+    stream
+        .write_all(&[0x81, 0x82, 0, 0, 0, 0, b'o', b'k'])
+        .unwrap();
+    let got = server.join().unwrap();
+    assert_eq!(got.len(), 8, "{got:?}");
+}
+
+fn head_value(head: &str, name: &str) -> String {
+    head.lines()
+        .find_map(|line| line.strip_prefix(&format!("{name}: ")))
+        .unwrap_or_default()
+        .to_string()
 }
 
 #[test]

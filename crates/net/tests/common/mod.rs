@@ -10,6 +10,8 @@
     reason = "each test file uses a part of this, and a helper that fails fails its test"
 )]
 
+pub mod git;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -77,6 +79,9 @@ async fn serve_one(
         .headers()
         .contains_key("upgrade")
         .then(|| hyper::upgrade::on(&mut request));
+    if path == "/grpc.Echo/Chat" {
+        return echo(seen, request);
+    }
     let (parts, body) = request.into_parts();
     let headers: BTreeMap<String, String> = parts
         .headers
@@ -212,6 +217,39 @@ async fn serve_one(
             response
         }
     }
+}
+
+/// Sends back each piece as it comes, and a gRPC status at the end.
+fn echo(seen: Arc<Mutex<Vec<Seen>>>, request: Request<Incoming>) -> Response<ServerBody> {
+    let pieces = futures_util::stream::unfold(Some(request.into_body()), move |body| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let mut body = body?;
+            let frame = match body.frame().await {
+                Some(frame) => frame.ok()?,
+                None => {
+                    let mut trailers = http::HeaderMap::new();
+                    trailers.insert("grpc-status", "0".parse().unwrap());
+                    return Some((Ok(Frame::trailers(trailers)), None));
+                }
+            };
+            seen.lock().unwrap().push(Seen {
+                method: "MESSAGE".into(),
+                uri: String::new(),
+                host: String::new(),
+                headers: BTreeMap::new(),
+                body: frame.data_ref().unwrap().to_vec(),
+            });
+            Some((Ok::<_, Infallible>(frame), Some(body)))
+        }
+    });
+    let mut response = Response::new(BodyExt::boxed(StreamBody::new(SyncStream(Box::pin(
+        pieces,
+    )))));
+    response
+        .headers_mut()
+        .insert("content-type", "application/grpc".parse().unwrap());
+    response
 }
 
 struct SyncStream<S>(std::pin::Pin<Box<S>>);
