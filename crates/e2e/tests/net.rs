@@ -84,6 +84,21 @@ fn openssl_trusts_the_boundary() {
     ));
 }
 
+/// A runtime with a store of its own, in a form of its own, and an environment without a hint.
+#[test]
+fn java_trusts_the_boundary() {
+    trusts(
+        "cat > Get.java <<'END'
+public class Get {
+    public static void main(String[] to) throws Exception {
+        System.out.println(((java.net.HttpURLConnection) new java.net.URL(to[0]).openConnection()).getResponseCode());
+    }
+}
+END
+env -i PATH=/usr/bin:/bin java Get.java {url}",
+    );
+}
+
 #[test]
 fn git_trusts_the_boundary() {
     trusts("git ls-remote {url}.git");
@@ -214,6 +229,84 @@ fn a_server_of_the_agents_own_is_reachable_inside() {
          curl -sS http://localhost:3000/index.html; curl -sS http://127.0.0.1:3000/index.html; kill %1 2>/dev/null; true",
     );
     assert_eq!(outcome.stdout.matches("here\n").count(), 2, "{outcome}");
+}
+
+/// Only what is published is reachable from outside, and it is the agent's own service that answers.
+#[test]
+fn a_published_port_leads_to_the_agents_own_service() {
+    use std::io::{Read, Write};
+    let scene = Scene::new();
+    let free = || {
+        std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    };
+    let (outside, inside, other) = (free(), free(), free());
+    let script = format!(
+        "/usr/bin/python3 -c '
+import http.server, threading
+class Service(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b\"here\\n\")
+        if self.path == \"/end\":
+            threading.Thread(target=self.server.shutdown).start()
+other = http.server.HTTPServer((\"127.0.0.1\", {other}), Service)
+http.server.HTTPServer((\"127.0.0.1\", {inside}), Service).serve_forever()
+'"
+    );
+    let run = Run::shell(&scene.workspace, &script)
+        .policy(&Policy::new())
+        .option("--publish")
+        .option(&format!("{outside}:{inside}"));
+    let running = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run.limit(Duration::from_secs(90)).finish());
+        let get = |path: &str| {
+            let mut got = String::new();
+            if let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", outside)) {
+                let _ = stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+                let _ = stream.read_to_string(&mut got);
+            }
+            got
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut got = get("/");
+        while !got.ends_with("here\n") && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+            got = get("/");
+        }
+        assert!(got.ends_with("here\n"), "{got:?}");
+        assert!(
+            std::net::TcpStream::connect(("127.0.0.1", other)).is_err(),
+            "what is not published is not reachable"
+        );
+        get("/end");
+        running.join().unwrap()
+    });
+    let log = kairos(&scene.workspace, Who::Me, &["log", running.session()]);
+    assert!(log.stdout.contains("port published"), "{log:?}");
+}
+
+#[test]
+fn a_port_that_is_taken_outside_is_told() {
+    let scene = Scene::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let outcome = kairos(
+        &scene.workspace,
+        Who::Me,
+        &["run", "--publish", &format!("{port}"), "--", "true"],
+    );
+    assert!(
+        outcome
+            .stderr
+            .contains(&format!("cannot publish port {port}"))
+            && outcome.stderr.contains("OTHER"),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -38,6 +38,38 @@ pub(crate) struct Order {
     pub(crate) command: Vec<OsString>,
     /// Further host paths it may read.
     pub(crate) expose: Vec<PathBuf>,
+    /// Ports of services inside that are reached from this host's loopback.
+    pub(crate) publish: Vec<Published>,
+}
+
+/// A service inside, and the port of this host that leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// On this host.
+    pub(crate) outside: u16,
+    /// In the boundary.
+    pub(crate) inside: u16,
+}
+
+impl std::str::FromStr for Published {
+    type Err = String;
+
+    /// `PORT`, or `OUTSIDE:INSIDE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |text: &str| {
+            text.parse::<u16>()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or(format!(
+                    "`{text}` is no port; write `3000`, or `8080:3000` for another port outside"
+                ))
+        };
+        let (outside, inside) = text.split_once(':').unwrap_or((text, text));
+        Ok(Self {
+            outside: port(outside)?,
+            inside: port(inside)?,
+        })
+    }
 }
 
 /// How a session ended.
@@ -198,6 +230,7 @@ fn start(
     let net =
         Arc::new(net::Net::start(config, Arc::clone(&session), sockets).map_err(Failure::new)?);
     session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);
+    publish(&session, &net, &order.publish, prepared.door.take())?;
     let deciding = Deciding::start(&session, mode);
     control::serve(&session)?;
 
@@ -222,6 +255,38 @@ fn start(
     }
     session.sync().map_err(Failure::new)?;
     Ok((code, notes))
+}
+
+/// Opens this host's loopback for services inside.
+fn publish(
+    session: &Session,
+    net: &net::Net,
+    published: &[Published],
+    door: Option<sandbox::Door>,
+) -> Outcome<()> {
+    let (Some(door), false) = (door, published.is_empty()) else {
+        return Ok(());
+    };
+    let door: net::Door = Arc::new(move |v6| door.socket(v6).map_err(std::io::Error::other));
+    for Published { outside, inside } in published {
+        let listen = |address: std::net::IpAddr| std::net::TcpListener::bind((address, *outside));
+        let listener = listen(std::net::Ipv4Addr::LOCALHOST.into()).map_err(|e| {
+            Failure::new(format!(
+                "cannot publish port {outside}: {e}; free it, or write `--publish OTHER:{inside}`"
+            ))
+        })?;
+        net.publish(listener, *inside, Arc::clone(&door))
+            .map_err(Failure::new)?;
+        // A host without IPv6 has the other.
+        if let Ok(listener) = listen(std::net::Ipv6Addr::LOCALHOST.into()) {
+            net.publish(listener, *inside, Arc::clone(&door))
+                .map_err(Failure::new)?;
+        }
+        let facts = [("outside", outside), ("inside", inside)];
+        let facts = facts.map(|(name, port)| (name.to_string(), port.to_string()));
+        session.note("port published", BTreeMap::from(facts));
+    }
+    Ok(())
 }
 
 /// Starts the agent on its terminal and waits for it.

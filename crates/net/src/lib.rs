@@ -65,10 +65,13 @@ mod websocket;
 pub mod deflate;
 /// Connections that are not HTTP.
 mod raw;
+/// Services of the agent's own, reached from outside.
+mod publish;
 /// The channel as a whole: threads, listeners, shutdown.
 mod net;
 
 pub use authority::Authority;
 pub use config::{ConversationHook, Credential, NetConfig, NoConversation, UpstreamRule};
 pub use net::{Net, NetError, Sockets};
+pub use publish::Door;
 pub use release::OfflineSender;

@@ -19,6 +19,7 @@ use crate::config::NetConfig;
 use crate::dns;
 use crate::hold::{Holds, Ruling};
 use crate::names::Names;
+use crate::publish::{self, Door};
 use crate::release::Sender;
 use crate::upstream::{Routes, Upstream};
 
@@ -218,6 +219,30 @@ impl Net {
         if let Some(runtime) = runtime {
             runtime.shutdown_timeout(Duration::from_secs(2));
         }
+    }
+
+    /// Joins connections to a listener of this host with a port inside, for as long as it serves.
+    ///
+    /// # Errors
+    /// When the listener cannot be used.
+    pub fn publish(
+        &self,
+        listener: std::net::TcpListener,
+        port: u16,
+        door: Door,
+    ) -> Result<(), NetError> {
+        let io = |source| NetError::Io {
+            what: "a published port",
+            source,
+        };
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = &*runtime {
+            let _inside = runtime.enter();
+            listener.set_nonblocking(true).map_err(io)?;
+            let listener = TcpListener::from_std(listener).map_err(io)?;
+            runtime.spawn(publish::serve(listener, port, door));
+        }
+        Ok(())
     }
 
     /// The synthetic IPv4 address of a name (what a look-up inside answers).

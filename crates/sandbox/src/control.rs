@@ -23,8 +23,11 @@ pub(crate) enum Request {
     Probe(Identity),
     /// The id maps of N0 are written.
     Mapped,
-    /// Build the view and start the agent on the three descriptors that come along.
+    /// Build the view and start the agent on the first three descriptors that come along; the fourth
+    /// is the end of a socket on which [`Request::Socket`] is asked.
     Start,
+    /// Make a TCP socket inside, of IPv6 or of IPv4.
+    Socket { v6: bool },
     /// Send this signal to the agent's process group.
     Signal(i32),
 }
@@ -41,6 +44,8 @@ pub(crate) enum Reply {
         udp: usize,
         notes: Vec<String>,
     },
+    /// The socket that was asked for comes along; none when it could not be made.
+    Socket,
     /// The agent's program runs; its pid as the host sees it comes from the socket credentials.
     Started,
     /// The agent's main process was stopped, by its terminal or by itself.

@@ -49,9 +49,10 @@ fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), San
         }
         None => return Ok(()),
     };
-    let stdio: [OwnedFd; 3] = stdio
+    let [stdin, stdout, stderr, door]: [OwnedFd; 4] = stdio
         .try_into()
-        .map_err(|_| SandboxError::step("start", "three descriptors are needed"))?;
+        .map_err(|_| SandboxError::step("start", "four descriptors are needed"))?;
+    let stdio = [stdin, stdout, stderr];
     let terminal = stdio.iter().find(|fd| rustix::termios::isatty(fd));
     view::build(plan, identity, &proc_mount, fuse_mount, terminal)?;
     let children = sys::child_events().during("watch for ended processes")?;
@@ -61,7 +62,7 @@ fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), San
     control
         .send(&Reply::Started, &[])
         .during("tell that the agent runs")?;
-    watch(control, &children, agent)
+    watch(control, Some(Control::from_fd(door)), &children, agent)
 }
 
 /// Hands the descriptors out and keeps none of them: were `/dev/fuse` open here too, a mount
@@ -175,7 +176,12 @@ fn write_proc(
 }
 
 /// Until the agent's main process ends or the monitor goes away.
-fn watch(control: &Control, children: &OwnedFd, agent: Pid) -> Result<(), SandboxError> {
+fn watch(
+    control: &Control,
+    mut door: Option<Control>,
+    children: &OwnedFd,
+    agent: Pid,
+) -> Result<(), SandboxError> {
     loop {
         while let Some(change) = next_change(agent) {
             let (reply, last) = match change {
@@ -189,20 +195,28 @@ fn watch(control: &Control, children: &OwnedFd, agent: Pid) -> Result<(), Sandbo
                 return Ok(());
             }
         }
-        let mut waiting = [
+        let mut waiting = vec![
             PollFd::new(control, PollFlags::IN),
             PollFd::new(children, PollFlags::IN),
         ];
+        waiting.extend(door.as_ref().map(|door| PollFd::new(door, PollFlags::IN)));
         match rustix::event::poll(&mut waiting, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(SandboxError::step("watch the agent", error)),
         }
-        let [from_monitor, from_children] = &waiting;
-        if !from_children.revents().is_empty() {
+        let happened: Vec<bool> = waiting
+            .iter()
+            .map(|one| !one.revents().is_empty())
+            .collect();
+        let happened = |n: usize| happened.get(n).copied().unwrap_or(false);
+        if happened(1) {
             let mut drained = [0u8; 1024];
             let _ = rustix::io::read(children, &mut drained);
         }
-        if !from_monitor.revents().is_empty() {
+        if happened(2) && !door.as_ref().is_some_and(hand_out) {
+            door = None;
+        }
+        if happened(0) {
             match control.receive().during("listen to the monitor")? {
                 Some((Request::Signal(signal), _)) => {
                     let _ = sys::signal_group(agent, signal);
@@ -211,6 +225,17 @@ fn watch(control: &Control, children: &OwnedFd, agent: Pid) -> Result<(), Sandbo
                 None => return Ok(()),
             }
         }
+    }
+}
+
+/// Makes a socket of this network namespace for the monitor; false when nobody asks any more.
+fn hand_out(door: &Control) -> bool {
+    let Ok(Some((Request::Socket { v6 }, _))) = door.receive() else {
+        return false;
+    };
+    match network::socket(v6) {
+        Ok(socket) => door.send(&Reply::Socket, &[socket.as_fd()]).is_ok(),
+        Err(_) => door.send(&Reply::Socket, &[]).is_ok(),
     }
 }
 

@@ -77,6 +77,22 @@ pub(crate) fn set_up(host_ports: &[u16]) -> Result<Capture, SandboxError> {
     })
 }
 
+/// A TCP socket of this namespace that is not connected yet.
+pub(crate) fn socket(v6: bool) -> io::Result<OwnedFd> {
+    let family = if v6 {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(
+        family,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
 /// Every connection that is not to the loopback range goes to the listener on this port. It is
 /// below 1024, so no agent program wants it; binding it needs a capability that no agent has.
 const TPROXY_PORT: u16 = 1;

@@ -48,7 +48,10 @@ pub fn prepare_with(plan: &Plan, launcher: &Launcher) -> Result<Prepared, Sandbo
             let fuse = if fuse { fds.next() } else { None };
             let tcp: Vec<_> = fds.by_ref().take(tcp).collect();
             let udp: Vec<_> = fds.by_ref().take(udp).collect();
+            let (door, theirs) = Control::pair().during("open a socket for services inside")?;
             Ok(Prepared {
+                door: Some(Door(Mutex::new(door))),
+                theirs,
                 fuse,
                 tcp,
                 udp,
@@ -99,7 +102,34 @@ pub struct Prepared {
     pub udp: Vec<OwnedFd>,
     /// What is weaker than usual on this host, in words for the person who started the agent.
     pub notes: Vec<String>,
+    /// The way in to services that the agent starts.
+    pub door: Option<Door>,
+    theirs: OwnedFd,
     boundary: Boundary,
+}
+
+/// The way in: sockets of the agent's network, made on demand while the agent runs.
+#[derive(Debug)]
+pub struct Door(Mutex<Control>);
+
+impl Door {
+    /// A TCP socket, non-blocking and not connected; `127.0.0.1` (or `::1`) is the agent's own.
+    pub fn socket(&self, v6: bool) -> Result<OwnedFd, SandboxError> {
+        let step = "reach into the boundary";
+        let door = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        door.send(&Request::Socket { v6 }, &[]).during(step)?;
+        match door.receive().during(step)? {
+            Some((Reply::Socket, fds)) => fds
+                .into_iter()
+                .next()
+                .ok_or_else(|| SandboxError::step(step, "no socket can be made inside")),
+            Some((other, _)) => Err(unexpected(step, &other)),
+            None => Err(SandboxError::step(step, "the agent has ended")),
+        }
+    }
 }
 
 /// The agent's standard input, output and error: one pty slave three times, or pipes. If one is
@@ -124,11 +154,14 @@ impl Prepared {
             stdio.stdin.as_fd(),
             stdio.stdout.as_fd(),
             stdio.stderr.as_fd(),
+            self.theirs.as_fd(),
         ];
         self.boundary
             .control
             .send(&Request::Start, &fds)
             .during("start the agent")?;
+        // Only init has it now, so asking ends when init does.
+        drop(self.theirs);
         match self.boundary.receive("start the agent")? {
             (Reply::Started, _) => Ok(Agent {
                 boundary: self.boundary,

@@ -48,6 +48,7 @@ impl Demo {
                 OsString::from("__demo-agent"),
             ],
             expose: vec![program],
+            publish: Vec::new(),
         });
         let ended = match ran {
             Ok(ended) => ended,

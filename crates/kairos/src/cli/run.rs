@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::{show, words};
 use crate::exit::{Outcome, Status};
 use crate::report::Fate;
-use crate::wiring::{self, Order};
+use crate::wiring::{self, Order, Published};
 
 /// Run an agent.
 #[derive(Debug, Args)]
@@ -26,6 +26,9 @@ pub(crate) struct Run {
     /// [default: ask on a terminal, otherwise everything is kept for review]
     #[arg(long, value_name = "ORACLE")]
     oracle: Option<String>,
+    /// Lead a port of this host's loopback to a service that the agent starts; may be repeated
+    #[arg(long, value_name = "PORT[:INSIDE]")]
+    publish: Vec<Published>,
     /// Print one summary object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -45,6 +48,7 @@ impl Run {
             oracle: self.oracle,
             command: self.command,
             expose: Vec::new(),
+            publish: self.publish,
         })?;
         if self.json {
             // On a line of its own, also after an agent that left its last line open.
