@@ -25,6 +25,12 @@ pub mod response;
 pub mod notices;
 /// HTTP/1 framing.
 pub mod framing;
+/// Compressed WebSocket messages.
+pub mod websocket;
+/// Pushes of git.
+pub mod push;
+/// GraphQL documents.
+pub mod graphql;
 /// Hosts in canonical form.
 pub mod host;
 /// Paths in canonical form.
@@ -83,6 +89,21 @@ pub const TARGETS: &[Target] = &[
         name: "framing",
         run: framing::run,
         seeds: framing::SEEDS,
+    },
+    Target {
+        name: "websocket",
+        run: websocket::run,
+        seeds: websocket::SEEDS,
+    },
+    Target {
+        name: "push",
+        run: push::run,
+        seeds: push::SEEDS,
+    },
+    Target {
+        name: "graphql",
+        run: graphql::run,
+        seeds: graphql::SEEDS,
     },
     Target {
         name: "host",

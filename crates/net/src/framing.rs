@@ -6,12 +6,18 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
 /// A head, or a line, may be this long.
 const HEAD_BYTES_MAX: usize = 256 << 10;
 const LINE_BYTES_MAX: usize = 4096;
+/// A head that has begun has so long to end, however it trickles in.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// So long a body may say nothing.
+const BODY_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why the framing of a connection is in doubt, once it is.
 pub(crate) type Doubt = Arc<OnceLock<&'static str>>;
@@ -39,6 +45,17 @@ enum State {
     Trailers,
     /// Not HTTP/1 any more (HTTP/2, a tunnel, a WebSocket).
     Opaque,
+}
+
+/// How long is waited for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// Nothing is awaited.
+    Endless,
+    /// From when it began.
+    Total(Duration),
+    /// From the last byte.
+    Idle(Duration),
 }
 
 impl Default for Framing {
@@ -97,6 +114,17 @@ impl Framing {
             }
         }
         Ok(())
+    }
+
+    /// How long the next byte may take, where one has to come: from the begin of a head, from the
+    /// last byte of a body.
+    fn patience(&self) -> Patience {
+        match self.state {
+            State::Head if self.held.is_empty() => Patience::Endless,
+            State::Head => Patience::Total(HEAD_PATIENCE),
+            State::Opaque => Patience::Endless,
+            _ => Patience::Idle(BODY_PATIENCE),
+        }
     }
 
     /// A line is complete.
@@ -256,6 +284,8 @@ pub(crate) struct Guarded<S> {
     stream: S,
     framing: Framing,
     doubt: Doubt,
+    /// Ends what takes too long.
+    clock: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Guarded<S> {
@@ -267,6 +297,7 @@ impl<S> Guarded<S> {
                 stream,
                 framing: Framing::default(),
                 doubt: Arc::clone(&doubt),
+                clock: None,
             },
             doubt,
         )
@@ -281,7 +312,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+        if Pin::new(&mut this.stream)
+            .poll_read(cx, buffer)?
+            .is_pending()
+        {
+            return this.wait(cx);
+        }
         if this.doubt.get().is_none()
             && let Err(why) = this
                 .framing
@@ -290,7 +326,26 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             // Set once; the first reason stays.
             let _ = this.doubt.set(why);
         }
+        if !matches!(this.framing.patience(), Patience::Total(_)) {
+            this.clock = None;
+        }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S> Guarded<S> {
+    /// Waits for bytes, as long as there is patience.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (Patience::Total(time) | Patience::Idle(time)) = self.framing.patience() else {
+            return Poll::Pending;
+        };
+        let clock = self
+            .clock
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        clock.as_mut().poll(cx).map(|()| {
+            let why = "a request did not come to its end in time";
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        })
     }
 }
 
@@ -381,6 +436,44 @@ mod tests {
         ] {
             assert!(check(text.as_bytes()).is_err(), "{text:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_trickles_in_ends_and_an_idle_connection_stays() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, server) = tokio::io::duplex(4096);
+        let (mut guarded, _) = Guarded::new(server);
+        let start = tokio::time::Instant::now();
+        let writer = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            client
+                .write_all(b"GET / HTTP/1.1\r\n\r\nGET / ")
+                .await
+                .unwrap();
+            // A byte a second, for ever.
+            while client.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let mut piece = [0; 64];
+        let error = loop {
+            match guarded.read(&mut piece).await {
+                Ok(n) => assert!(n > 0),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let lasted = start.elapsed();
+        assert!(
+            lasted >= Duration::from_secs(3600) + HEAD_PATIENCE,
+            "{lasted:?}"
+        );
+        assert!(
+            lasted < Duration::from_secs(3605) + HEAD_PATIENCE,
+            "{lasted:?}"
+        );
+        drop(guarded);
+        writer.await.unwrap();
     }
 
     proptest! {
