@@ -19,6 +19,16 @@ agents:
     cargo build --package kairos
     cargo test --package kairos-e2e --test agents -- --include-ignored --test-threads 1
 
+# Every runtime trusts the boundary: installs Go, Ruby, PHP, wget, GnuTLS, Chromium, Deno and Bun.
+runtimes:
+    cargo build --package kairos
+    KAIROS_RUNTIMES="$(scripts/install-runtimes)" cargo test --package kairos-e2e --test runtimes -- --include-ignored
+
+# The net channel under public conformance suites, inside a real boundary; writes docs/conformance.md.
+conformance *arguments:
+    cargo build --release --package kairos
+    scripts/conformance {{arguments}}
+
 # Kill -9 at 100 random instants (the test command does 25).
 crash instants="100":
     cargo build --package kairos
