@@ -14,6 +14,8 @@ mod setup;
 mod wiring;
 /// What is trusted and resolved inside: authority, resolver, environment.
 mod inside;
+/// The keys that an agent is given.
+mod keys;
 /// Who decides while the agent runs, and at its end.
 mod deciding;
 /// What the person who is asked may look at.

@@ -18,6 +18,7 @@ use crate::deciding::{Deciding, Mode};
 use crate::exit::{Failure, Outcome, Status, at};
 use crate::explaining::Explaining;
 use crate::inside;
+use crate::keys;
 use crate::report::Report;
 use crate::setup::{Lock, Setup, apart};
 use crate::surroundings::{Surroundings, identity, now, session_id, workspace};
@@ -226,7 +227,9 @@ fn start(
         tcp: std::mem::take(&mut prepared.tcp),
         udp: std::mem::take(&mut prepared.udp),
     };
-    let config = net_config(loaded, placeholders, authority, &telling);
+    let mut config = net_config(loaded, placeholders, authority, &telling);
+    let states = setup.trees.iter().filter(|(name, _)| name != "workspace");
+    config.keys = keys::given(plan.env.values(), states.map(|(_, path)| path));
     let net =
         Arc::new(net::Net::start(config, Arc::clone(&session), sockets).map_err(Failure::new)?);
     session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);

@@ -176,6 +176,10 @@ pub const MALFORMED: &str = "malformed";
 /// its place: what kind of place it is.
 pub const EXECUTES: &str = "runs later as";
 
+/// Field of a request to a model provider whose channel sees that it is on an account that is not
+/// known to be the principal's: it is no internal channel then.
+pub const OTHER_ACCOUNT: &str = "other account";
+
 /// Limits on what may be held at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -443,6 +447,12 @@ impl Policy {
                     gated.push(Gated::new(field, Kind::Host, host.clone()));
                 }
                 Some(party) => {
+                    if let Some(account) = effect.fields.get(OTHER_ACCOUNT) {
+                        reasons.push(Reason::NotForOperation {
+                            party: party.name.clone(),
+                            operation: account.clone(),
+                        });
+                    }
                     if let Some(reason) = party.not_for(&effect.operation, path) {
                         reasons.push(reason);
                     }
@@ -504,6 +514,9 @@ impl Party {
         let Object::Party { path, .. } = &effect.object else {
             return false;
         };
+        if effect.fields.contains_key(OTHER_ACCOUNT) {
+            return false;
+        }
         let method = match &effect.operation {
             Operation::Request(method) => method.as_str(),
             Operation::Message => "GET",

@@ -59,6 +59,8 @@ pub(crate) struct Belongs {
     pub(crate) settle: Settle,
     /// The party's host.
     pub(crate) host: String,
+    /// Its port.
+    pub(crate) port: u16,
     /// The request's path.
     pub(crate) path: String,
     /// Whether it is the model provider's.
@@ -175,6 +177,7 @@ impl Tee {
         let raw = self.pending.split().freeze();
         self.told += raw.len();
         let bytes = plain(&self.headers, raw);
+        self.renewed(&bytes);
         let incoming = kernel::Incoming {
             channel: Channel::Net,
             source: Source::Party(self.belongs.host.clone()),
@@ -187,6 +190,20 @@ impl Tee {
             tokio::task::block_in_place(|| session.incoming(incoming));
         } else {
             session.incoming(incoming);
+        }
+    }
+
+    /// A party that the policy names may hand out keys, to renew one.
+    fn renewed(&self, bytes: &[u8]) {
+        let kind = self.headers.get(header::CONTENT_TYPE);
+        let json = kind.is_some_and(|kind| kind.as_bytes().windows(4).any(|word| word == b"json"));
+        let policy = self.shared.session.policy();
+        if json
+            && policy
+                .party(&self.belongs.host, self.belongs.port)
+                .is_some()
+        {
+            self.shared.accounts.learn(bytes);
         }
     }
 

@@ -20,6 +20,8 @@ pub struct NetConfig {
     pub roots_pem: Vec<Vec<u8>>,
     /// Placeholders and what stands behind them.
     pub credentials: Vec<Credential>,
+    /// Keys that the agent was given: with these a model provider is the principal's own.
+    pub keys: Vec<String>,
     /// Reads and amends the conversation with the model provider.
     pub conversation: Arc<dyn ConversationHook>,
     /// Notices the agent has not been told yet; appended to the next answer made here.
@@ -46,6 +48,7 @@ impl NetConfig {
             upstreams: Vec::new(),
             roots_pem: Vec::new(),
             credentials: Vec::new(),
+            keys: Vec::new(),
             conversation: Arc::new(NoConversation),
             pending_notices: Arc::new(Vec::new),
             proxy_port: 3128,

@@ -113,6 +113,7 @@ async fn open(
         shared: Arc::clone(shared),
         target: whole.target.clone(),
         method: whole.method.clone(),
+        foreign: whole.foreign,
         queue,
         pending: BytesMut::new(),
     };
@@ -151,6 +152,7 @@ struct Pump {
     shared: Arc<Shared>,
     target: Target,
     method: String,
+    foreign: bool,
     queue: mpsc::Sender<Result<Frame<Bytes>, BoxError>>,
     pending: BytesMut,
 }
@@ -202,6 +204,7 @@ impl Pump {
                 operation: Operation::Request(self.method.clone()),
                 scheme: self.target.scheme,
                 word: "grpc",
+                foreign: self.foreign,
             };
             let mut settle = message::judged(&self.shared, &self.target, kind, &message).await?;
             let sent = self.queue.send(Ok(Frame::data(message))).await;

@@ -14,11 +14,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use kernel::policy::OTHER_ACCOUNT;
 use kernel::{Carried, Channel, Class, Effect, Object, Operation, Policy};
 use monitor::{Held, Outcome};
 use store::{Lease, Parked};
 
 use crate::accept::{Place, Stream};
+use crate::account;
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::framing::{Doubt, Guarded};
@@ -165,6 +167,8 @@ pub(crate) struct Whole {
     pub(crate) spool: Spool,
     version: Version,
     pub(crate) internal: bool,
+    /// Whether it would be, were it on the principal's own account.
+    pub(crate) foreign: bool,
     carries: Carried,
     meaning: Meaning,
 }
@@ -316,7 +320,10 @@ impl Whole {
         let mut looked = parts.headers;
         let mut headers = release::travelling(&looked);
         let policy = shared.session.policy();
-        let internal = policy.internal(&target.host, target.port, &method, &target.path);
+        let provider = policy.internal(&target.host, target.port, &method, &target.path);
+        let (_, query) = raw_target.split_once('?').unwrap_or_default();
+        let foreign = provider && shared.accounts.is_foreign(&looked, query);
+        let internal = provider && !foreign;
         let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
 
         if internal {
@@ -407,6 +414,7 @@ impl Whole {
             spool,
             version: parts.version,
             internal,
+            foreign,
             carries,
         })
     }
@@ -422,6 +430,9 @@ impl Whole {
         }
         if let Some(trailers) = &self.trailers {
             fields.insert("trailers".to_string(), format!("{:?}", written(trailers)));
+        }
+        if self.foreign {
+            fields.insert(OTHER_ACCOUNT.to_string(), account::FOREIGN.to_string());
         }
         let meaning = self.meaning.told(&mut fields);
         let about = match (self.spool.body_bytes(), kind) {
@@ -542,6 +553,7 @@ pub(crate) fn relayed(
     let belongs = Belongs {
         settle,
         host: whole.target.host,
+        port: whole.target.port,
         path: whole.target.path,
         internal: whole.internal,
     };

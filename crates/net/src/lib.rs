@@ -19,6 +19,8 @@ mod names;
 pub mod dns;
 /// Accepting a connection and finding out what it speaks.
 mod accept;
+/// Whose account a request to a model provider is on.
+mod account;
 /// Ending the agent's TLS.
 mod tls;
 /// Our own proxy port: `CONNECT` and absolute form.

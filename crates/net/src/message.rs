@@ -1,11 +1,14 @@
 //! One message on a stream that is open already: judged on its own, by the policy as it is then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kernel::policy::OTHER_ACCOUNT;
 use kernel::{Channel, Class, Digest, Effect, Object, Operation, Payload};
 use store::Parked;
 
+use crate::account;
 use crate::ask::{Asked, Settle, ask};
 use crate::net::Shared;
 use crate::target::Target;
@@ -19,6 +22,8 @@ pub(crate) struct Kind<'a> {
     pub(crate) scheme: &'static str,
     /// What it is called: `text`, `binary`, `grpc`.
     pub(crate) word: &'a str,
+    /// Whether the stream was opened on an account that is not the principal's.
+    pub(crate) foreign: bool,
 }
 
 /// Leave to send it, once, or what the agent is told instead.
@@ -35,6 +40,10 @@ pub(crate) async fn judged(
     } else {
         look()?
     };
+    let mut fields = BTreeMap::from([("frame".to_string(), kind.word.to_string())]);
+    if kind.foreign {
+        fields.insert(OTHER_ACCOUNT.to_string(), account::FOREIGN.to_string());
+    }
     let effect = Effect {
         channel: Channel::Net,
         operation: kind.operation,
@@ -54,7 +63,7 @@ pub(crate) async fn judged(
         },
         base: None,
         saw: Vec::new(),
-        fields: [("frame".to_string(), kind.word.to_string())].into(),
+        fields,
         about: format!("{} bytes of {}", bytes.len(), kind.word),
     };
     let parked = Parked {

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::accept::{self, Place};
+use crate::account::Accounts;
 use crate::canonical;
 use crate::config::NetConfig;
 use crate::dns;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) names: Arc<Names>,
     pub(crate) upstream: Upstream,
     pub(crate) holds: Arc<Holds>,
+    pub(crate) accounts: Accounts,
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -167,6 +169,7 @@ impl Net {
             upstream: Upstream::new(routes),
             names: Arc::new(Names::default()),
             holds: Arc::new(Holds::default()),
+            accounts: Accounts::new(&config.keys),
             distrusted: Mutex::default(),
             session: Arc::clone(&session),
             config,

@@ -93,10 +93,13 @@ pub(crate) async fn open(
     };
     settle.answered(&response.status().to_string());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let Target { host, path, .. } = whole.target;
+        let Target {
+            host, port, path, ..
+        } = whole.target;
         let belongs = Belongs {
             settle,
             host,
+            port,
             path,
             internal: whole.internal,
         };
@@ -107,6 +110,7 @@ pub(crate) async fn open(
         shared: Arc::clone(shared),
         target: whole.target,
         internal: whole.internal,
+        foreign: whole.foreign,
         packed: (compression.is_some(), packed),
     };
     tokio::spawn(async move {
@@ -210,6 +214,8 @@ struct Relay {
     shared: Arc<Shared>,
     target: Target,
     internal: bool,
+    /// Opened on an account that is not the principal's.
+    foreign: bool,
     /// Whether the agent, and the server, may compress.
     packed: (bool, bool),
 }
@@ -334,11 +340,8 @@ impl Relay {
     async fn judged(&self, message: Message) -> Result<(Message, Option<Settle>), String> {
         let (host, path) = (&self.target.host, &self.target.path);
         // By the policy as it is now: it may have changed since the handshake.
-        let internal = self
-            .shared
-            .session
-            .policy()
-            .internal(host, self.target.port, "GET", path);
+        let policy = self.shared.session.policy();
+        let internal = !self.foreign && policy.internal(host, self.target.port, "GET", path);
         let message = match message {
             Message::Text(text) if internal => {
                 let hook = &self.shared.config.conversation;
@@ -359,6 +362,7 @@ impl Relay {
                 "ws"
             },
             word,
+            foreign: self.foreign,
         };
         let settle = message::judged(&self.shared, &self.target, kind, &bytes).await?;
         Ok((message, Some(settle)))

@@ -363,6 +363,43 @@ fn the_provider_is_released_and_amended_and_its_telemetry_is_not() {
 }
 
 #[test]
+fn a_provider_on_another_account_is_no_internal_channel() {
+    let origin = Origin::clear();
+    let world = World::with(policy(), |config| {
+        config.upstreams.push(upstream(origin.http_base()));
+        config.keys = vec!["sk-second-of-my-own".to_string()];
+    });
+    let ask = |header: &str| {
+        let kind = ["-H", "content-type: application/json"];
+        let body = ["--data-binary", "{}", "https://model.example/v1/files"];
+        world.curl(&[&["-H", header][..], &kind, &body].concat())
+    };
+    let own = [
+        "x-api-key: sk-my-own-key",
+        "authorization: Bearer sk-second-of-my-own",
+    ];
+    for (at, header) in own.iter().enumerate() {
+        assert_eq!(ask(header).status, 200);
+        assert_eq!(origin.seen().len(), at + 1);
+    }
+    for other in [
+        "x-api-key: sk-of-another",
+        "authorization: Bearer sk-of-another",
+    ] {
+        ask(other);
+        assert_eq!(origin.seen().len(), 2, "{other}");
+    }
+    let held = world.session.held();
+    let why = format!("{:?}", held.first().map(|held| &held.question.reasons));
+    assert!(
+        why.contains("on an account that is not known to be yours"),
+        "{why}"
+    );
+    assert_eq!(ask(own[0]).status, 200);
+    assert_eq!(origin.seen().len(), 3);
+}
+
+#[test]
 fn websocket_messages_are_judged_one_by_one() {
     let origin = Origin::clear();
     let world = World::new(policy(), &origin);
