@@ -20,6 +20,10 @@ mod why;
 mod init;
 mod check;
 mod doctor;
+mod guard;
+mod memory;
+mod tap;
+mod learn;
 mod demo;
 mod show;
 mod labels;
@@ -68,6 +72,12 @@ enum Command {
     Log(log::Log),
     /// Explain why an effect was decided as it was
     Why(why::Why),
+    /// Look for what the guards find in a session that is over
+    Guard(guard::Guard),
+    /// List, forget or export what is kept of findings
+    Memory(memory::Memory),
+    /// Record a session of `codex app-server`, and answer its requests for approval
+    Tap(tap::Tap),
     /// Write a commented policy that fits this repository
     Init(init::Init),
     /// Work with policies
@@ -124,6 +134,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Sessions(sessions) => sessions.execute(),
         Command::Log(log) => log.execute(),
         Command::Why(why) => why.execute(),
+        Command::Guard(guard) => guard.execute(),
+        Command::Memory(memory) => memory.execute(),
+        Command::Tap(tap) => tap.execute(),
         Command::Init(init) => init.execute(),
         Command::Policy(policy) => policy.execute(),
         Command::Labels(labels) => labels.execute(),

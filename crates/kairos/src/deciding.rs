@@ -5,6 +5,7 @@
 //! where that is a program, by whoever uses `kairos approve` meanwhile where it is a person, by
 //! nobody otherwise, and then it is refused.
 
+use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -21,6 +22,14 @@ pub(crate) enum Mode {
     AtOnce(Arc<dyn Oracle>),
     /// By a program: what cannot wait at once, the rest at the end.
     Program(Arc<dyn Oracle>),
+    /// What cannot wait by programs, and what those keep by a person from elsewhere; the rest by
+    /// all of them at the end.
+    Mixed {
+        /// Those that need nobody.
+        first: Arc<dyn Oracle>,
+        /// All of them.
+        all: Arc<dyn Oracle>,
+    },
     /// By a person on this terminal at the end; meanwhile from another one.
     Person(Arc<dyn Oracle>),
     /// By nobody: everything is kept for a later review, what cannot wait is refused.
@@ -101,9 +110,10 @@ impl Deciding {
         }
         let mut resolved = match &self.mode {
             Mode::Nobody => Resolved::default(),
-            Mode::AtOnce(oracle) | Mode::Program(oracle) | Mode::Person(oracle) => {
-                resolve(session, &**oracle, None)
-            }
+            Mode::AtOnce(oracle)
+            | Mode::Program(oracle)
+            | Mode::Person(oracle)
+            | Mode::Mixed { all: oracle, .. } => resolve(session, &**oracle, None),
         };
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.notes.append(&mut notes);
@@ -135,15 +145,52 @@ fn held_now(session: &Session, mode: &Mode, held: &Held) -> Resolved {
             session.expire(held.hold);
             Resolved::default()
         }
+        Mode::Mixed { .. } if blocking => {
+            let resolved = by_a_program(session, mode, &session.needs(held.hold));
+            if session.held().iter().any(|open| open.hold == held.hold) {
+                announce(session, held);
+            }
+            resolved
+        }
         // A person decides from elsewhere, or the channel's deadline does.
-        Mode::Person(_) | Mode::Program(_) | Mode::Nobody => Resolved::default(),
+        Mode::Person(_) if blocking => {
+            announce(session, held);
+            Resolved::default()
+        }
+        Mode::Person(_) | Mode::Program(_) | Mode::Mixed { .. } | Mode::Nobody => {
+            Resolved::default()
+        }
     }
+}
+
+/// Says at the terminal that a request waits, and how to answer. The agent has the terminal, in
+/// whatever state it put it, so the line brings its own ends.
+fn announce(session: &Session, held: &Held) {
+    let text = waiting(&session.dir().id(), held);
+    let terminal = std::fs::File::options().write(true).open("/dev/tty");
+    match terminal {
+        Ok(mut terminal) => drop(terminal.write_all(text.as_bytes())),
+        Err(_) => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+    }
+}
+
+/// The announcement of a request that waits.
+fn waiting(session: &str, held: &Held) -> String {
+    let what = format!("{} {}", held.effect.operation.name(), held.effect.object);
+    format!(
+        "\r\nkairos: {} waits for you: {}\r\nkairos: from another terminal: kairos approve {session} {} (or refuse)\r\n",
+        held.hold,
+        oracles::printable(&what),
+        held.hold
+    )
 }
 
 /// Asks the oracle where that is a program; a person is not interrupted.
 fn by_a_program(session: &Session, mode: &Mode, holds: &[HoldId]) -> Resolved {
     match mode {
-        Mode::AtOnce(oracle) | Mode::Program(oracle) => resolve(session, &**oracle, Some(holds)),
+        Mode::AtOnce(oracle) | Mode::Program(oracle) | Mode::Mixed { first: oracle, .. } => {
+            resolve(session, &**oracle, Some(holds))
+        }
         Mode::Person(_) | Mode::Nobody => Resolved::default(),
     }
 }

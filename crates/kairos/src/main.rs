@@ -22,6 +22,12 @@ mod deciding;
 mod explaining;
 /// What the agent is told, through its model conversation where there is one.
 mod telling;
+/// A session's conversation and its events as one trace.
+mod steps;
+/// The guards read along.
+mod watching;
+/// Reflections on disk.
+mod memory;
 /// Another process speaks to a running session.
 mod control;
 /// A session as its log tells it.

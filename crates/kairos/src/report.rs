@@ -110,6 +110,15 @@ impl Report {
             .collect()
     }
 
+    /// Effects that happened only because the mode was not to enforce.
+    pub(crate) fn unenforced(&self) -> Vec<&Item> {
+        let told = |why: &String| why.starts_with("shadow: ") || why.starts_with("record: ");
+        self.items
+            .iter()
+            .filter(|item| item.reasons.iter().any(told))
+            .collect()
+    }
+
     /// Effects that wait.
     pub(crate) fn held(&self) -> Vec<&Item> {
         self.items

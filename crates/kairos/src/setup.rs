@@ -25,6 +25,33 @@ pub(crate) struct Setup {
     pub(crate) trees: Vec<(String, PathBuf)>,
     /// Variables that hold credentials outside, and the placeholders inside.
     pub(crate) placeholders: Vec<(String, String)>,
+    /// Whether decisions bind.
+    #[serde(default)]
+    pub(crate) mode: RunMode,
+}
+
+/// Whether a session's decisions bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RunMode {
+    /// Everything is released and recorded
+    Record,
+    /// Everything is released; what would have been held or refused is recorded with it
+    Shadow,
+    /// What policy and oracle say holds
+    #[default]
+    Enforce,
+}
+
+impl RunMode {
+    /// For the kernel: the mode's name, when decisions do not bind in it.
+    pub(crate) fn unbound(self) -> Option<&'static str> {
+        match self {
+            Self::Record => Some("record"),
+            Self::Shadow => Some("shadow"),
+            Self::Enforce => None,
+        }
+    }
 }
 
 impl Setup {

@@ -9,6 +9,8 @@ use kernel::Notice;
 use monitor::{Happening, Session};
 use net::ConversationHook;
 
+use crate::watching::Watching;
+
 /// Notices of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
@@ -30,6 +32,12 @@ impl Telling {
             }
             _ => {}
         }));
+    }
+
+    /// Puts a correction beside the next tool result; it is no notice of an event.
+    pub(crate) fn say(&self, text: String) {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.queue(text);
     }
 
     /// Notices that no conversation has taken yet, for an answer that Kairos gives itself.
@@ -55,27 +63,41 @@ impl Telling {
     }
 }
 
-/// Connects the net channel's model traffic with the notices.
-#[derive(Debug)]
-pub(crate) struct Conversation(pub(crate) Arc<Telling>);
+/// Connects the net channel's model traffic with the notices, and with whoever reads along.
+pub(crate) struct Conversation {
+    pub(crate) telling: Arc<Telling>,
+    pub(crate) watching: Arc<Watching>,
+}
 
 impl ConversationHook for Conversation {
     fn request(&self, host: &str, path: &str, _: &str, body: Vec<u8>) -> Vec<u8> {
         match call("POST", host, path) {
-            Some(call) => self.0.insert(call, &body).unwrap_or(body),
+            Some(call) => {
+                self.watching.request(call, &body);
+                self.telling.insert(call, &body).unwrap_or(body)
+            }
             None => body,
         }
     }
 
     fn ws_message(&self, host: &str, path: &str, text: String) -> String {
         // The upgrade is a GET; what its messages hold is what a POST would.
-        let amended = call("POST", host, path)
-            .and_then(|call| self.0.insert(call, text.as_bytes()))
-            .and_then(|bytes| String::from_utf8(bytes).ok());
-        amended.unwrap_or(text)
+        let Some(call) = call("POST", host, path) else {
+            return text;
+        };
+        self.watching.request(call, text.as_bytes());
+        let amended = self.telling.insert(call, text.as_bytes());
+        amended
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .unwrap_or(text)
     }
 
-    fn answer(&self, _: &str, _: &str, _: &[u8]) {}
+    fn answer(&self, host: &str, path: &str, bytes: &[u8]) {
+        if let Some(call) = call("POST", host, path) {
+            let key = format!("{host}{path}");
+            self.watching.answer(&key, call.protocol, bytes);
+        }
+    }
 }
 
 /// What a path is in the conversation with a model: by the provider's own table, or by what the

@@ -20,9 +20,11 @@ use crate::explaining::Explaining;
 use crate::inside;
 use crate::keys;
 use crate::report::Report;
-use crate::setup::{Lock, Setup, apart};
+use crate::setup::{Lock, RunMode, Setup, apart};
+use crate::steps;
 use crate::surroundings::{Surroundings, identity, now, session_id, workspace};
 use crate::telling::{Conversation, Telling};
+use crate::watching::{Guarded, Watch, Watching, memory_place};
 
 /// What is to be run, and how.
 #[derive(Debug)]
@@ -35,6 +37,10 @@ pub(crate) struct Order {
     pub(crate) task: String,
     /// Oracle, as on the command line.
     pub(crate) oracle: Option<String>,
+    /// Whether decisions bind.
+    pub(crate) mode: RunMode,
+    /// What the guards may do.
+    pub(crate) guards: Watch,
     /// The agent.
     pub(crate) command: Vec<OsString>,
     /// Further host paths it may read.
@@ -89,7 +95,19 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
     let surroundings = Surroundings::read()?;
     let workspace = workspace(order.workspace.as_deref())?;
     let found = find_policy(&surroundings, &workspace, order.policy.as_deref())?;
-    let loaded = found.loaded;
+    let mut loaded = found.loaded;
+    loaded.kernel.unbound = order.mode.unbound();
+    if order.mode != RunMode::Enforce {
+        if matches!(order.guards, Watch::Act(_)) {
+            return Err(Failure::new(
+                "guards that act, in a mode in which nothing is held or refused, contradict each other; \
+                 leave `--guards` out (they look and record), or use `--mode enforce`",
+            ));
+        }
+        anstream::eprintln!(
+            "kairos: nothing is held or refused in this mode; whatever the agent does happens, and is recorded"
+        );
+    }
     let interactive = term::Stdio::detect()
         .map(|stdio| stdio.is_interactive())
         .map_err(|e| Failure::new(format!("cannot use standard input and output: {e}")))?;
@@ -127,6 +145,7 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
             .iter()
             .map(|p| (p.env.clone(), p.placeholder.clone()))
             .collect(),
+        mode: order.mode,
     };
     let started = start(
         &order,
@@ -186,9 +205,24 @@ fn start(
     log.append(&header(setup, loaded, dir))
         .map_err(Failure::new)?;
     log.publish(&dir.log()).map_err(Failure::new)?;
+    let telling = Arc::new(Telling::default());
+    let memory = memory_place(
+        surroundings.place.root(),
+        setup.command.first().map_or("", String::as_str),
+        &setup.workspace,
+    );
+    let watching = Watching::new(
+        order.guards,
+        Arc::clone(&telling),
+        steps::settings(&loaded.kernel),
+        memory,
+    );
     let session = Session::new(Parts {
         policy: Arc::new(loaded.kernel.clone()),
-        rules: Arc::new(loaded.rules.clone()),
+        rules: Arc::new(Guarded {
+            rules: loaded.rules.clone(),
+            watching: Arc::clone(&watching),
+        }),
         log,
         dir: dir.clone(),
         blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
@@ -216,8 +250,8 @@ fn start(
     let mut notes: Vec<String> = std::mem::take(&mut prepared.notes);
 
     // The channels.
-    let telling = Arc::new(Telling::default());
     telling.listen(&session);
+    watching.listen(&session);
     let trees = file_channel(&session, setup, interactive)?;
     let mut serving = match prepared.fuse.take() {
         Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,
@@ -227,7 +261,7 @@ fn start(
         tcp: std::mem::take(&mut prepared.tcp),
         udp: std::mem::take(&mut prepared.udp),
     };
-    let mut config = net_config(loaded, placeholders, authority, &telling);
+    let mut config = net_config(loaded, placeholders, authority, &telling, &watching);
     let states = setup.trees.iter().filter(|(name, _)| name != "workspace");
     config.keys = keys::given(plan.env.values(), states.map(|(_, path)| path));
     let net =
@@ -238,7 +272,7 @@ fn start(
     control::serve(&session)?;
 
     // The agent.
-    let code = agent(&session, prepared)?;
+    let code = agent(&session, prepared, &watching)?;
     serving.stop();
     trees.drain();
     trees.settle_now();
@@ -246,6 +280,7 @@ fn start(
         "agent ended",
         BTreeMap::from([("status".to_string(), code.to_string())]),
     );
+    notes.extend(watching.finish(&dir.id()));
     let resolved = deciding.finish(&session);
     notes.extend(resolved.notes);
     notes.extend(resolved.kept);
@@ -293,7 +328,11 @@ fn publish(
 }
 
 /// Starts the agent on its terminal and waits for it.
-fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
+fn agent(
+    session: &Arc<Session>,
+    prepared: sandbox::Prepared,
+    watching: &Arc<Watching>,
+) -> Outcome<i32> {
     let running: Arc<Mutex<Option<Arc<Agent>>>> = Arc::default();
     let callbacks = term::Callbacks {
         task: Box::new({
@@ -327,7 +366,7 @@ fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
     let agent = Arc::new(prepared.start(stdio).map_err(confinement)?);
     *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&agent));
     terminal.start().map_err(Failure::new)?;
-    stop_with_the_monitor(session, &agent);
+    stop_with_the_monitor(session, &agent, watching);
     let exit = agent.wait_with(|| {
         // Without a terminal nobody could continue Kairos; the agent's stop is its own business.
         if interactive {
@@ -341,12 +380,14 @@ fn agent(session: &Arc<Session>, prepared: sandbox::Prepared) -> Outcome<i32> {
 }
 
 /// A monitor that cannot record anything more stops the agent.
-fn stop_with_the_monitor(session: &Arc<Session>, agent: &Arc<Agent>) {
+/// So does the backstop of the guards.
+fn stop_with_the_monitor(session: &Arc<Session>, agent: &Arc<Agent>, watching: &Arc<Watching>) {
     let (session, agent) = (Arc::downgrade(session), Arc::downgrade(agent));
+    let watching = Arc::clone(watching);
     let watch = std::thread::Builder::new().name("watch".into());
     let started = watch.spawn(move || {
         while let (Some(session), Some(agent)) = (session.upgrade(), agent.upgrade()) {
-            if session.failure().is_some() {
+            if session.failure().is_some() || watching.interrupted().is_some() {
                 agent.kill();
                 return;
             }
@@ -448,15 +489,41 @@ fn mode(
     let deadline = Duration::from_secs(loaded.oracle.deadline_s);
     let mut setting = oracles::Setting::new(deadline, loaded.summary());
     setting.explain = Arc::new(explaining.clone());
-    let oracle = oracles::oracle_in(spec, &setting)
-        .map_err(|why| Failure::new(format!("cannot use the oracle `{spec}`: {why}")))?;
-    Ok(match spec {
-        "deny" => Mode::AtOnce(oracle),
-        "ask" if interactive => Mode::Person(oracle),
-        // Nobody can be asked here.
-        "ask" => Mode::Nobody,
+    let unusable = |why: String| Failure::new(format!("cannot use the oracle `{spec}`: {why}"));
+    let parsed = oracles::parse(spec).map_err(unusable)?;
+    let oracle: Arc<dyn monitor::Oracle> =
+        Arc::from(oracles::build(&parsed, &setting).map_err(unusable)?);
+    // Standard input and output may be files: a person is asked at the terminal itself.
+    let nobody = parsed.asks_a_person() && !interactive && !has_terminal();
+    if nobody && given.is_some() {
+        return Err(Failure::new(format!(
+            "the oracle `{spec}` asks a person, and this process has no terminal; leave it out to keep everything \
+             for `kairos review`, or name one that needs nobody (`deny`, `rules`, `model:...`, `command:...`)"
+        )));
+    }
+    Ok(match &parsed {
+        oracles::OracleSpec::Deny => Mode::AtOnce(oracle),
+        oracles::OracleSpec::Ask if nobody => Mode::Nobody,
+        oracles::OracleSpec::Ask => Mode::Person(oracle),
+        // While the agent has the terminal nobody is asked there.
+        spec if spec.asks_a_person() => match spec.without_person() {
+            Some(first) => Mode::Mixed {
+                first: Arc::from(oracles::build(&first, &setting).map_err(unusable)?),
+                all: oracle,
+            },
+            None => Mode::Person(oracle),
+        },
         _ => Mode::Program(oracle),
     })
+}
+
+/// Whether somebody can be asked at the process's own terminal, wherever its streams go.
+fn has_terminal() -> bool {
+    std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/tty")
+        .is_ok_and(|terminal| rustix::termios::isatty(&terminal))
 }
 
 /// The copy-on-write trees: the workspace, and the agent's own state where it has some.
@@ -655,6 +722,7 @@ fn net_config(
     placeholders: &[Placeholder],
     authority: Arc<net::Authority>,
     telling: &Arc<Telling>,
+    watching: &Arc<Watching>,
 ) -> net::NetConfig {
     let mut config = net::NetConfig::new(authority);
     config.upstreams = upstreams(loaded);
@@ -667,7 +735,10 @@ fn net_config(
             hosts: item.hosts.clone(),
         })
         .collect();
-    config.conversation = Arc::new(Conversation(Arc::clone(telling)));
+    config.conversation = Arc::new(Conversation {
+        telling: Arc::clone(telling),
+        watching: Arc::clone(watching),
+    });
     let waiting = Arc::clone(telling);
     config.pending_notices = Arc::new(move || waiting.take_waiting());
     config.blocking_deadline = Duration::from_secs(loaded.oracle.deadline_s);
@@ -729,12 +800,13 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         return Ok(None);
     };
     let setup = Setup::read(dir)?;
-    let loaded = policy::recorded(&setup.policy).map_err(|errors| {
+    let mut loaded = policy::recorded(&setup.policy).map_err(|errors| {
         Failure::new(format!(
             "the policy of the session cannot be read back\n{}",
             errors.coloured()
         ))
     })?;
+    loaded.kernel.unbound = setup.mode.unbound();
     let blobs = Blobs::open_dir(&dir.blobs()).map_err(at("open", &dir.blobs()))?;
     let (log, entries) = Log::resume(&dir.log(), now).map_err(Failure::new)?;
     let recovered =

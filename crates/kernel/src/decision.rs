@@ -1,7 +1,8 @@
 //! Release, refuse, defer. Only this crate makes a [`Permit`]; it is not `Clone`, names the digest
 //! of exactly one manifest, and is used up by being turned into a lease.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -13,11 +14,28 @@ use crate::value::{Kind, Origin};
 #[derive(Clone, Debug)]
 pub enum Decision {
     /// It vouches for it; why, in a few words.
-    Release(&'static str),
+    Release(String),
     /// A rule forbids it.
     Refuse(Refusal),
     /// It cannot say; every reason.
     Defer(Vec<Reason>),
+}
+
+impl Decision {
+    /// What follows of it, in a mode in which decisions do not bind or in none. What is malformed
+    /// or cannot be decided is refused in any mode.
+    pub(crate) fn bound(self, unbound: Option<&'static str>) -> Self {
+        let Some(mode) = unbound else { return self };
+        let would = match &self {
+            Self::Defer(reasons) => {
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                format!("held: {}", reasons.join("; "))
+            }
+            Self::Refuse(refusal @ Refusal::Rule { .. }) => format!("refused: {refusal}"),
+            Self::Release(_) | Self::Refuse(_) => return self,
+        };
+        Self::Release(format!("{mode}: it would be {would}"))
+    }
 }
 
 /// Why an effect was refused.

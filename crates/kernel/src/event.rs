@@ -37,15 +37,6 @@ impl Channel {
     }
 }
 
-/// Which way an event crosses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the agent outwards.
-    Out,
-    /// Towards the agent.
-    In,
-}
-
 /// Number of an event within its session, from 1 in the order the monitor saw them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub u64);

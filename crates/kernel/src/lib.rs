@@ -38,8 +38,8 @@ pub mod step;
 
 pub use decision::{Decision, Limit, Permit, Question, Reason, Refusal};
 pub use event::{
-    Channel, Class, Content, Digest, Direction, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
-    Object, Operation, Payload, Source,
+    Channel, Class, Content, Digest, Effect, EventId, FileOp, HoldId, Incoming, Leaf, Object,
+    Operation, Payload, Source,
 };
 pub use label::Level;
 pub use labels::{Label, Place, Relabel};

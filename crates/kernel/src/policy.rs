@@ -47,6 +47,9 @@ pub struct Policy {
     pub values: Vec<(Kind, String)>,
     /// By which forms, besides equality, a value may derive from trusted ones.
     pub derive: Forms,
+    /// The name of the mode in which decisions do not bind; nothing, and they do. A session's own
+    /// choice, never a file's.
+    pub unbound: Option<&'static str>,
 }
 
 /// A source and the kinds of value it is trusted for.
@@ -362,7 +365,7 @@ impl Policy {
             Err(why) => return Decision::Refuse(Refusal::Failed(why)),
         }
         if party.is_some_and(|party| party.is_internal_for(effect)) {
-            return Decision::Release("internal channel to a model provider");
+            return Decision::Release("internal channel to a model provider".into());
         }
         let clearance = self.clearance(effect, party);
         if level > clearance {
@@ -378,7 +381,8 @@ impl Policy {
         }
         if reasons.is_empty() {
             Decision::Release(
-                "policy: its steering values are trusted and it carries nothing above its target's clearance",
+                "policy: its steering values are trusted and it carries nothing above its target's clearance"
+                    .into(),
             )
         } else {
             Decision::Defer(reasons)

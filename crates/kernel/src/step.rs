@@ -226,6 +226,15 @@ impl State {
         Notice::refused_unseen(event, effect, refusal, &scanner)
     }
 
+    fn refuse(&self, event: EventId, effect: &Effect, refusal: Refusal) -> Vec<Action> {
+        let notice = self.notice(event, effect, &refusal);
+        alloc::vec![Action::Refuse {
+            event,
+            refusal,
+            notice
+        }]
+    }
+
     /// A refused hold whose stub or staged state an effect was made from.
     fn builds_on_refused(&self, policy: &Policy, effect: &Effect) -> Option<HoldId> {
         if self.refused.is_empty() || policy.effect_is_internal(effect) {
@@ -423,13 +432,7 @@ fn propose(
     } = proposal;
     let depends = dependencies(state, policy, &effect);
     if let Some(hold) = state.builds_on_refused(policy, &effect) {
-        let refusal = Refusal::Depends(hold);
-        let notice = state.notice(event, &effect, &refusal);
-        return alloc::vec![Action::Refuse {
-            event,
-            refusal,
-            notice
-        }];
+        return state.refuse(event, &effect, Refusal::Depends(hold));
     }
     let mut held = Hold {
         question: Question {
@@ -449,7 +452,8 @@ fn propose(
     let depends = &held.question.depends;
     state.provenance.called(policy, event, &held.effect);
     let in_doubt = in_doubt && !planted::is(Bug::DoubtForgotten);
-    let decision = match policy.decide(rules, &held.effect, &state.provenance, depends) {
+    let decision = policy.decide(rules, &held.effect, &state.provenance, depends);
+    let decision = match decision.bound(policy.unbound) {
         Decision::Release(_) if in_doubt => Decision::Defer(alloc::vec![Reason::Recovered]),
         Decision::Defer(mut reasons) => match full(state, policy, 1, held.effect.payload.bytes) {
             Some(limit) => Decision::Refuse(Refusal::Limit(limit)),
@@ -474,25 +478,14 @@ fn propose(
     match decision {
         Decision::Release(why) => {
             state.provenance.carried_out(event);
-            let mut actions = alloc::vec![Action::Release(Permit::new(
-                event,
-                held.manifest,
-                why.to_string()
-            ))];
+            let mut actions = alloc::vec![Action::Release(Permit::new(event, held.manifest, why))];
             if let Some(relabel) = relabel {
                 state.labels.apply(&relabel);
                 actions.push(Action::Label(relabel));
             }
             actions
         }
-        Decision::Refuse(refusal) => {
-            let notice = state.notice(event, &held.effect, &refusal);
-            alloc::vec![Action::Refuse {
-                event,
-                refusal,
-                notice
-            }]
-        }
+        Decision::Refuse(refusal) => state.refuse(event, &held.effect, refusal),
         Decision::Defer(reasons) => {
             held.question.needs_oracle = need_oracle(&reasons);
             held.question.reasons = reasons;
@@ -553,20 +546,17 @@ fn reconsider(
             .filter(|on| state.holds.find(*on).is_some())
             .collect();
         let in_doubt = held.question.reasons.contains(&Reason::Recovered);
-        let reasons = match policy.decide(rules, &held.effect, &state.provenance, &waits) {
+        let mut reasons = match policy.decide(rules, &held.effect, &state.provenance, &waits) {
             Decision::Refuse(refusal) => {
                 actions.extend(abort(state, hold, refusal));
                 continue;
             }
-            Decision::Release(_) if in_doubt => alloc::vec![Reason::Recovered],
             Decision::Release(_) => Vec::new(),
-            Decision::Defer(mut reasons) => {
-                if in_doubt {
-                    reasons.push(Reason::Recovered);
-                }
-                reasons
-            }
+            Decision::Defer(reasons) => reasons,
         };
+        if in_doubt {
+            reasons.push(Reason::Recovered);
+        }
         if let Some(held) = state.holds.find_mut(hold) {
             held.question.needs_oracle = need_oracle(&reasons);
             held.question.reasons = reasons;

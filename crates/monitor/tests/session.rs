@@ -12,10 +12,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use kernel::policy::{NoRules, Policy};
+use kernel::policy::{NoRules, Policy, Rules};
 use kernel::{
-    Carried, Channel, Class, Digest, Effect, EventId, HoldId, Notice, Object, Operation, Payload,
-    Refusal, Verdict,
+    Carried, Channel, Class, Digest, Effect, EventId, HoldId, Level, Notice, Object, Operation,
+    Payload, Refusal, Verdict,
 };
 use monitor::resolve::resolve;
 use monitor::session::{Parts, SystemChance, SystemClock};
@@ -62,9 +62,17 @@ fn open(dir: &Path) -> (Arc<Session>, Arc<Sink>) {
 }
 
 fn open_on(disk: &Arc<dyn Disk>, dir: &Path) -> (Arc<Session>, Arc<Sink>) {
+    open_under(disk, dir, Policy::default(), Arc::new(NoRules))
+}
+
+fn open_under(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    policy: Policy,
+    rules: Arc<dyn Rules + Send + Sync>,
+) -> (Arc<Session>, Arc<Sink>) {
     let path = dir.join("log.jsonl");
     let blobs = Blobs::open_dir_on(disk, &dir.join("blobs")).unwrap();
-    let policy = Policy::default();
     let (log, recovered) = if disk.contains(&path) {
         let (log, entries) = Log::resume_on(disk, &path, now).unwrap();
         (
@@ -78,7 +86,7 @@ fn open_on(disk: &Arc<dyn Disk>, dir: &Path) -> (Arc<Session>, Arc<Sink>) {
     };
     let session = Session::new(Parts {
         policy: Arc::new(policy),
-        rules: Arc::new(NoRules),
+        rules,
         log,
         dir: SessionDir::at(dir),
         blobs,
@@ -281,6 +289,63 @@ impl Oracle for Says {
     fn judge(&self, _: &View) -> Judgement {
         self.0.clone()
     }
+}
+
+/// A guard that declines one path while the session runs, and is gone when it is recovered.
+struct Declines;
+
+impl Rules for Declines {
+    fn forbids(&self, effect: &Effect, _: Level, _: bool) -> Result<Option<Refusal>, String> {
+        let declined = effect.object.to_string().ends_with("/declined");
+        Ok(declined.then(|| Refusal::Rule {
+            rule: "guard sensitive-egress".into(),
+            says: None,
+        }))
+    }
+}
+
+#[test]
+fn what_a_guard_declined_stays_declined() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = OsDisk::shared();
+    let (session, _) = open_under(&disk, dir.path(), Policy::default(), Arc::new(Declines));
+    let declined = session.propose(post("/declined"), Parked::default(), &mut |_| {});
+    assert!(matches!(declined, Outcome::Refused { .. }), "{declined:?}");
+    let kept = hold(&session, "/kept");
+    drop(session);
+    let (session, _) = open_under(&disk, dir.path(), Policy::default(), Arc::new(NoRules));
+    let held: Vec<HoldId> = session.held().iter().map(|held| held.hold).collect();
+    assert_eq!(held, [kept.hold]);
+}
+
+#[test]
+fn what_does_not_bind_is_released_and_says_what_it_would_have_been() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = Policy {
+        unbound: Some("shadow"),
+        ..Policy::default()
+    };
+    let disk = OsDisk::shared();
+    let (session, _) = open_under(&disk, dir.path(), policy.clone(), Arc::new(Declines));
+    let mut malformed = post("/malformed");
+    malformed.fields = BTreeMap::from([("malformed".into(), "two hosts".into())]);
+    for (effect, happens) in [
+        (post("/held"), true),
+        (post("/declined"), true),
+        (malformed, false),
+    ] {
+        let what = effect.object.to_string();
+        let outcome = session.propose(effect, Parked::default(), &mut |_| {});
+        let released = matches!(outcome, Outcome::Released(_));
+        assert_eq!(released, happens, "{what}: {outcome:?}");
+    }
+    drop(session);
+    let log = std::fs::read_to_string(dir.path().join("log.jsonl")).unwrap();
+    assert!(log.contains("shadow: it would be held: the policy does not name"));
+    assert!(log.contains("shadow: it would be refused: rule `guard sensitive-egress` forbids it"));
+    // Recovered, it still holds nothing.
+    let (session, _) = open_under(&disk, dir.path(), policy, Arc::new(NoRules));
+    assert!(session.held().is_empty());
 }
 
 #[test]

@@ -69,6 +69,8 @@ impl Binder<'_> {
             sensitive_fields: self.sensitive_fields(),
             values: self.sheet.values.clone(),
             derive: self.sheet.derive.unwrap_or_default(),
+            // A session's own choice, never a file's.
+            unbound: None,
         };
         Bound {
             policy,

@@ -36,7 +36,7 @@ mod error;
 pub use discover::{Discovered, FILE_NAME, Places, PolicyOrigin, discover, distrust, trust};
 pub use error::{Finding, PolicyErrors};
 pub use init::init;
-pub use load::{DEFAULT, load, load_text, recorded};
+pub use load::{DEFAULT, amended, load, load_text, recorded, recorded_file};
 pub use loaded::{AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule};
 pub use party::Upstream;
 pub use report::{

@@ -67,6 +67,43 @@ fn load_from(
     put_together(record, &fetch)
 }
 
+/// What a session recorded of its policy file: where it was, and its text. Nothing for the built-in
+/// default alone.
+///
+/// # Errors
+/// As [`recorded`].
+pub fn recorded_file(text: &str) -> Result<Option<(PathBuf, String)>, PolicyErrors> {
+    recorded(text)?;
+    let record: Option<Record> = serde_json::from_str(text).ok();
+    Ok(record.and_then(|record| Some((record.origin?, record.policy?))))
+}
+
+/// What a session recorded of its policy, with `addition` at the end of its file: what would be in
+/// force if the file said that too. Nothing is written.
+///
+/// # Errors
+/// Everything that is wrong with the two together.
+pub fn amended(text: &str, addition: &str) -> Result<Loaded, PolicyErrors> {
+    let loaded = recorded(text)?;
+    let Ok(mut record) = serde_json::from_str::<Record>(text) else {
+        return Ok(loaded);
+    };
+    let mut policy = record.policy.take().unwrap_or_default();
+    if !policy.is_empty() && !policy.ends_with('\n') {
+        policy.push('\n');
+    }
+    policy.push_str(addition);
+    record.policy = Some(policy);
+    let files = record.files.clone();
+    let fetch = |name: &str| {
+        files
+            .get(name)
+            .cloned()
+            .ok_or_else(|| "it was not recorded".to_string())
+    };
+    put_together(record, &fetch)
+}
+
 /// Reads back what [`Loaded::text`] holds, without looking at the disk: the same policy with the
 /// same epoch, whatever happened to its files since.
 ///

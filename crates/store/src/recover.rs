@@ -241,11 +241,19 @@ impl Fold {
                 effect,
                 nonce,
                 parked,
+                decision,
+                why,
                 in_doubt,
                 ..
             } => {
                 if *event < self.next_event {
                     return Err(format!("event {event} comes after a later one"));
+                }
+                // What a guard refused left no trace in the state; the policy alone would not
+                // refuse it again, and must not hold it now.
+                if decision == "refuse" && why.iter().any(|why| why.starts_with("rule `guard ")) {
+                    self.next_event = event.saturating_add(1);
+                    return Ok(None);
                 }
                 let mut bytes = [0; 16];
                 hex::decode_to_slice(nonce, &mut bytes).map_err(|_| format!("nonce `{nonce}`"))?;

@@ -24,6 +24,8 @@ enum Command {
     Trust(Workspace),
     /// Take that back
     Distrust(Workspace),
+    /// Propose what would have released what was approved in these sessions
+    Learn(crate::cli::learn::Learn),
     /// Print the built-in policy
     Default,
 }
@@ -62,6 +64,7 @@ impl Policy {
                     .map_err(|e| Failure::new(format!("cannot take the approval back: {e}")))?;
                 print("The policy of this workspace is not in force any more.\n")
             }
+            Command::Learn(learn) => learn.execute(),
             Command::Default => print(policy::DEFAULT),
         }
     }

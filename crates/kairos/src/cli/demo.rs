@@ -43,6 +43,8 @@ impl Demo {
             policy: None,
             task: TASK.to_string(),
             oracle: None,
+            mode: crate::setup::RunMode::Enforce,
+            guards: crate::watching::Watch::Observe,
             command: vec![
                 program.clone().into_os_string(),
                 OsString::from("__demo-agent"),

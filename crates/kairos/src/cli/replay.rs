@@ -34,7 +34,8 @@ impl Replay {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.dir()?;
         let setup = Setup::read(&dir)?;
-        let own = policy::recorded(&setup.policy).map_err(Failure::policy)?;
+        let mut own = policy::recorded(&setup.policy).map_err(Failure::policy)?;
+        own.kernel.unbound = setup.mode.unbound();
         let home = Surroundings::read()?.home;
         let other = self
             .policy

@@ -8,6 +8,8 @@ use clap::Args;
 use crate::cli::{show, words};
 use crate::exit::{Outcome, Status};
 use crate::report::Fate;
+use crate::setup::RunMode;
+use crate::watching::Watch;
 use crate::wiring::{self, Order, Published};
 
 /// Run an agent.
@@ -22,13 +24,21 @@ pub(crate) struct Run {
     /// The task in your words; what it names may steer effects [default: the command line]
     #[arg(long, value_name = "TEXT")]
     task: Option<String>,
-    /// Who decides what the policy defers: ask, deny, command:PROG
+    /// Who decides what the policy defers: ask, deny, rules, model:openai/NAME, command:PROG, or
+    /// several (docs/oracle-protocol.md)
     /// [default: ask on a terminal, otherwise everything is kept for review]
     #[arg(long, value_name = "ORACLE")]
     oracle: Option<String>,
     /// Lead a port of this host's loopback to a service that the agent starts; may be repeated
     #[arg(long, value_name = "PORT[:INSIDE]")]
     publish: Vec<Published>,
+    /// Whether decisions bind
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    mode: RunMode,
+    /// What the guards may do: off, observe (they look, record and learn), egress (two of them
+    /// decline and interrupt), all (and the others warn and steer)
+    #[arg(long, value_name = "GUARDS", default_value = "observe")]
+    guards: Watch,
     /// Print one summary object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -46,6 +56,8 @@ impl Run {
             policy: self.policy,
             task: self.task.unwrap_or_else(|| command.join(" ")),
             oracle: self.oracle,
+            mode: self.mode,
+            guards: self.guards,
             command: self.command,
             expose: Vec::new(),
             publish: self.publish,

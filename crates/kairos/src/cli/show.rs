@@ -37,6 +37,7 @@ pub(crate) fn json(report: &Report) -> Value {
         "held": list(&[Fate::Held]),
         "refused": list(&[Fate::Refused]),
         "failed": list(&[Fate::Failed, Fate::Unknown]),
+        "not_enforced": json!(report.unenforced()),
         "warnings": report.warnings,
     })
 }
@@ -74,6 +75,15 @@ pub(crate) fn summary(report: &Report) -> String {
         RELEASED_MAX,
         false,
     );
+    let unenforced = report.unenforced();
+    section(
+        &mut text,
+        "happened, and would not have under `--mode enforce`",
+        AnsiColor::Yellow,
+        &unenforced,
+        usize::MAX,
+        true,
+    );
     section(
         &mut text,
         "refused",
@@ -104,7 +114,7 @@ pub(crate) fn summary(report: &Report) -> String {
     text
 }
 
-/// What to do about what is held; empty when nothing is.
+/// What to do about what is held, or was not enforced; empty when there is nothing to do.
 pub(crate) fn next(report: &Report) -> String {
     let mut text = String::new();
     if !report.with(&[Fate::Held]).is_empty() {
@@ -124,6 +134,13 @@ pub(crate) fn next(report: &Report) -> String {
             text,
             "\nYou changed files that the agent changed too; yours are in place. `kairos conflicts {0}` \
              shows both and what they make together.",
+            report.session
+        );
+    }
+    if !report.unenforced().is_empty() {
+        let _ = writeln!(
+            text,
+            "\n`kairos policy learn {}` proposes what a policy would have to say to release that.",
             report.session
         );
     }

@@ -87,6 +87,7 @@ impl Outside for Wired {
             policy: policy.recorded.clone(),
             trees: Vec::new(),
             placeholders: Vec::new(),
+            mode: crate::setup::RunMode::Enforce,
         };
         setup.write(dir).map_err(|failure| failure.message)
     }
