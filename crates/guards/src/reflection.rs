@@ -101,13 +101,13 @@ pub enum Gate {
     Facts,
     /// A fact is not of its form.
     Form(&'static str),
-    /// The principal named it.
+    /// The principal named all of it; this, for one.
     Named(String),
 }
 
 impl Memory {
     /// Learns from a finding of one conversation, through four gates: it is a warning or worse; it
-    /// holds facts; each fact has the form of its kind; and the principal did not name it.
+    /// holds facts; each fact has the form of its kind; and the principal did not name the fact.
     pub fn learn(&mut self, finding: &Any, trace: &Trace, conversation: &str) -> Gate {
         if finding.severity() < Severity::Warn {
             return Gate::Severity;
@@ -140,17 +140,20 @@ impl Memory {
         if facts.contains_key("channel") && channel.is_none() {
             return Gate::Form("channel");
         }
-        for value in host.into_iter().chain(source) {
-            if trace.named_by_principal(value) {
-                return Gate::Named(value.clone());
-            }
-        }
         let mut kept = Vec::new();
+        let mut named = None;
         let facts = [(Kind::InstructionSource, source), (Kind::Host, host)];
         for (kind, value) in facts {
             let Some(value) = value else { continue };
+            if is_named(trace, kind, value) {
+                named.get_or_insert(value);
+                continue;
+            }
             kept.push(value.clone());
             self.keep(kind, value, channel.clone(), finding.code(), conversation);
+        }
+        if let (true, Some(named)) = (kept.is_empty(), named) {
+            return Gate::Named(named.clone());
         }
         Gate::Kept(kept)
     }
@@ -315,6 +318,14 @@ pub fn registrable(host: &str) -> Option<String> {
         return None;
     }
     psl::domain_str(host).map(str::to_owned)
+}
+
+/// Whether the principal named a fact. A file is named by any end of its path.
+fn is_named(trace: &Trace, kind: Kind, value: &str) -> bool {
+    let mut ends = value.match_indices('/').map(|(at, _)| at + 1);
+    trace.named_by_principal(value)
+        || kind == Kind::InstructionSource
+            && ends.any(|at| trace.named_by_principal(value.get(at..).unwrap_or_default()))
 }
 
 /// Lower-case labels; nothing in it can be read as a sentence.
