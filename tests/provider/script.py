@@ -10,6 +10,8 @@ A script is a JSON file. Its steps:
   {"do":"say","text":T}            the final answer
 Instead of "steps" the file may have "turns": [{"match": RE, "steps": [...]}, ...] for a session of several user messages:
 the last user text that matches a turn's RE opens that turn.
+With "replan": {"match": RE, "steps": [...]} the model thinks again: as soon as anything that it is shown matches, it drops what it was
+at and takes these steps. Without that it goes on with its own.
 
 The step is chosen by how many tool results the request carries, so the server keeps no state of a session and can serve many
 agents at once. Argument names come from each tool's own JSON schema; there is no table per agent.
@@ -127,7 +129,8 @@ class Script:
         """Says at the start what is wrong with a script, not in the middle of a session."""
         with open(self.path, encoding="utf-8") as file:
             script = json.load(file)
-        for step in script.get("steps", []) + [step for turn in script.get("turns", []) for step in turn["steps"]]:
+        plans = script.get("turns", []) + [script["replan"]] * ("replan" in script)
+        for step in script.get("steps", []) + [step for plan in plans for step in plan["steps"]]:
             if step.get("do") not in ("read", "sh", "follow", "write", "call", "say"):
                 raise SystemExit("provider: %s: unknown step %s; known: read sh follow write call say" % (self.path, json.dumps(step)))
 
@@ -141,6 +144,11 @@ class Script:
             for turn in conf.get("turns", []):
                 if role == "user" and re.search(turn["match"], text):
                     steps, start = turn["steps"], i
+        replan = conf.get("replan")
+        for i, (role, text) in enumerate(events):
+            if replan and role != "system" and re.search(replan["match"], text):
+                steps, start = replan["steps"], i + 1
+                break
         results = [t for r, t in events[start:] if r == "result"]
         prompt = "\n".join(t for r, t in events if r in ("system", "user", "developer"))
         seen, i = len(results), 0

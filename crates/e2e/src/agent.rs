@@ -1,9 +1,11 @@
 //! Unmodified agents and what each needs to find the stand-in model: files in the home, variables, the command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::place::agents;
-use crate::{Policy, Provider, Workspace};
+use crate::process::Finished;
+use crate::run::outside;
+use crate::{Policy, Provider, Who, Workspace};
 
 /// The name under which the stand-in model is known to agents that let their user choose one.
 pub const MODEL_HOST: &str = "model.example.test";
@@ -237,8 +239,41 @@ impl Agent {
         })
     }
 
+    /// The same session without Kairos: the agent talks to `provider` itself. Nothing is between it and the network.
+    pub fn alone(&self, workspace: &Workspace, provider: &Provider) -> Finished {
+        for folder in self
+            .state
+            .iter()
+            .map(|folder| workspace.home().join(folder))
+        {
+            towards(&folder, self.host, &provider.url());
+        }
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| (*name, value.clone()))
+            .chain([("GOOGLE_GEMINI_BASE_URL", provider.url())])
+            .map(|(name, value)| format!("{name}='{value}'"));
+        let words = self.command.iter().map(|word| format!("'{word}'"));
+        let line: Vec<String> = env.chain(words).collect();
+        outside(workspace, Who::Me, None, &line.join(" "))
+    }
+
     pub fn words(&self) -> Vec<&str> {
         self.command.iter().map(String::as_str).collect()
+    }
+}
+
+/// Lets the settings in a folder name another address of the model.
+fn towards(folder: &Path, host: &str, url: &str) {
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            towards(&path, host, url);
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            let text = text.replace(&format!("https://{host}"), url);
+            std::fs::write(&path, text.replace(&format!("http://{host}"), url)).unwrap();
+        }
     }
 }
 
