@@ -93,3 +93,8 @@ fuzz target="all" seconds="60":
 # A few seconds for each.
 fuzz-short:
     scripts/fuzz all 10
+
+# What guards and boundary are worth, on real effects; writes docs/results/guards. `just measure-guards --runs 2` takes minutes.
+measure-guards *arguments:
+    cargo build --release --package kairos
+    python3 tests/guards/measure.py --kairos "${CARGO_TARGET_DIR:-target}/release/kairos" {{arguments}}
