@@ -19,6 +19,16 @@ agents:
     cargo build --package kairos
     cargo test --package kairos-e2e --test agents -- --include-ignored --test-threads 1
 
+# Ten bodies of 2 GB at once, and fifty thousand held requests; needs 20 GB of disk. KAIROS_LOAD_BODY_BYTES and KAIROS_LOAD_HELD make it smaller.
+load:
+    cargo test --release --package kairos-net --test load -- --include-ignored --nocapture --test-threads 1
+
+# What the net channel costs beside a direct connection, a minimal Rust proxy and mitmproxy; writes docs/performance.md.
+perf-net *arguments:
+    cargo build --release --package kairos
+    cargo build --release --package kairos-net --example measure
+    scripts/measure-net {{arguments}}
+
 # Every runtime trusts the boundary: installs Go, Ruby, PHP, wget, GnuTLS, Chromium, Deno and Bun.
 runtimes:
     cargo build --package kairos

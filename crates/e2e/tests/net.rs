@@ -333,6 +333,42 @@ fn names_resolve_without_a_query_leaving() {
     assert!(outcome.stdout.contains("resolved"), "{outcome}");
 }
 
+/// A tail of the log has a record for each request with what it took, and ends with its session.
+#[test]
+fn the_log_can_be_followed_and_tells_times() {
+    let scene = Scene::new();
+    let policy = Policy::new().allow(GOOD, Some(&scene.witness.url()));
+    let script = format!("curl -sS https://{GOOD}/timed >/dev/null; sleep 2");
+    std::thread::scope(|scope| {
+        let session = scope.spawn(|| {
+            let run = Run::shell(&scene.workspace, &script).policy(&policy);
+            run.finish()
+        });
+        // Followed from when it is there to its end.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let followed = loop {
+            let followed = kairos(&scene.workspace, Who::Me, &["log", "--follow", "--json"]);
+            if followed.stdout.contains("agent ended") {
+                break followed;
+            }
+            assert!(Instant::now() < deadline, "{followed:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let outcome = session.join().unwrap();
+        let whole = kairos(
+            &scene.workspace,
+            Who::Me,
+            &["log", "--json", outcome.session()],
+        );
+        assert!(whole.stdout.starts_with(&followed.stdout), "{followed:?}");
+        let done = whole
+            .stdout
+            .lines()
+            .find(|line| line.contains("answered after") && line.contains(" ms, ended after"));
+        assert!(done.is_some(), "{whole:?}");
+    });
+}
+
 #[test]
 fn udp_fails_fast_so_that_clients_fall_back() {
     let scene = Scene::new();

@@ -2,7 +2,7 @@
 //! somebody decided, or not at all.
 
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernel::{Effect, EventId, Notice};
 use monitor::{Held, Outcome};
@@ -40,21 +40,14 @@ pub(crate) async fn ask(
     });
     match (outcome, waiting) {
         (Outcome::Released(lease), _) => {
-            let settle = Settle {
-                shared: Arc::clone(shared),
-                to: To::Event(lease.event()),
-            };
+            let settle = Settle::of(shared, lease.event());
             Asked::Go(lease, settle)
         }
         (Outcome::Refused { notice, .. }, _) => Asked::No(notice),
         (Outcome::Held(held), Some(waiting)) => match wait(shared, &held, waiting).await {
-            Some(Ruling::Go { lease, report }) if lease.manifest() == held.manifest => Asked::Go(
-                lease,
-                Settle {
-                    shared: Arc::clone(shared),
-                    to: To::Commit(report),
-                },
-            ),
+            Some(Ruling::Go { lease, report }) if lease.manifest() == held.manifest => {
+                Asked::Go(lease, Settle::new(shared, To::Commit(report)))
+            }
             Some(Ruling::Go { report, .. }) => {
                 let why = "the leave is for another action; nothing was sent";
                 // The monitor may have stopped listening.
@@ -97,6 +90,10 @@ async fn wait(
 pub(crate) struct Settle {
     shared: Arc<Shared>,
     to: To,
+    /// When it was let go.
+    begun: Instant,
+    /// How long the other side took to begin its answer.
+    answered: Option<Duration>,
 }
 
 enum To {
@@ -111,14 +108,21 @@ enum To {
 impl Settle {
     /// The outcome of an effect that was released at once.
     pub(crate) fn of(shared: &Arc<Shared>, event: EventId) -> Self {
+        Self::new(shared, To::Event(event))
+    }
+
+    fn new(shared: &Arc<Shared>, to: To) -> Self {
         Self {
             shared: Arc::clone(shared),
-            to: To::Event(event),
+            to,
+            begun: Instant::now(),
+            answered: None,
         }
     }
 
     /// What is known as soon as the other side has answered; the rest of the answer follows.
     pub(crate) fn answered(&mut self, what: &str) {
+        self.answered.get_or_insert_with(|| self.begun.elapsed());
         if matches!(self.to, To::Commit(_)) {
             self.tell(Ok(what.to_string()));
         }
@@ -127,10 +131,26 @@ impl Settle {
     /// The whole outcome; only the first word counts.
     pub(crate) fn tell(&mut self, result: Result<String, String>) {
         match std::mem::replace(&mut self.to, To::Nobody) {
-            To::Event(event) => self.shared.session.done(event, result),
+            To::Event(event) => {
+                let timed = result.map(|what| format!("{what}{}", self.times()));
+                self.shared.session.done(event, timed);
+            }
             // The monitor may have stopped listening.
             To::Commit(report) => drop(report.send(result)),
             To::Nobody => {}
+        }
+    }
+
+    /// How long it took: until the answer began, and in all.
+    fn times(&self) -> String {
+        let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
+        match self.answered {
+            Some(first) => format!(
+                ", answered after {}, ended after {}",
+                ms(first),
+                ms(self.begun.elapsed())
+            ),
+            None => String::new(),
         }
     }
 }

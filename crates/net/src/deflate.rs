@@ -1,6 +1,5 @@
-//! Compressed WebSocket messages (`permessage-deflate`, RFC 7692): undone below the frame reader, so
-//! that it and everything above see plain messages. What we send is never compressed, which the
-//! extension leaves to each side message by message.
+//! Compressed WebSocket messages (`permessage-deflate`, RFC 7692): undone, and made, below the frame
+//! reader, so that it and everything above see plain messages.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +7,7 @@ use std::task::{Context, Poll};
 
 use ::http::header::{HeaderMap, SEC_WEBSOCKET_EXTENSIONS};
 use bytes::{Buf, BufMut, BytesMut};
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What we offer upstream.
@@ -20,8 +19,21 @@ const PIECE_BYTES: usize = 16 << 10;
 /// So much is undone at once.
 const PLAIN_BYTES: usize = 32 << 10;
 
-/// Our answer to the extensions that a client offers; `None` when there is none that we take.
-pub(crate) fn accepted(offered: &HeaderMap) -> Option<String> {
+/// What is not compressed, since it is not worth it.
+const PLAIN_BYTES_MIN: usize = 8;
+/// So much waits to be written; then more has to wait.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+
+/// How messages are compressed on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// Whether each message we send has to be compressed by itself.
+    pub(crate) alone: bool,
+}
+
+/// Our answer to the extensions that a client offers, and what it comes to; `None` when there is none
+/// that we take.
+pub(crate) fn accepted(offered: &HeaderMap) -> Option<(String, Agreed)> {
     let mut offers = offered
         .get_all(SEC_WEBSOCKET_EXTENSIONS)
         .iter()
@@ -30,13 +42,14 @@ pub(crate) fn accepted(offered: &HeaderMap) -> Option<String> {
     offers.find_map(answer_to)
 }
 
-/// The answer to one offer. What it says of our own compression is agreed to, as there is none.
-fn answer_to(offer: &str) -> Option<String> {
+/// The answer to one offer.
+fn answer_to(offer: &str) -> Option<(String, Agreed)> {
     let mut parts = offer.split(';').map(str::trim);
     if parts.next() != Some(OFFER) {
         return None;
     }
     let mut answer = OFFER.to_string();
+    let mut agreed = Agreed { alone: false };
     let mut seen = Vec::new();
     for part in parts {
         let (name, value) = match part.split_once('=') {
@@ -48,10 +61,13 @@ fn answer_to(offer: &str) -> Option<String> {
         }
         seen.push(name);
         match (name, value) {
-            ("server_no_context_takeover", None) => answer.push_str("; server_no_context_takeover"),
-            ("server_max_window_bits", Some(bits)) if is_window(bits) => {
-                answer.push_str("; server_max_window_bits=");
-                answer.push_str(bits);
+            ("server_no_context_takeover", None) => {
+                agreed.alone = true;
+                answer.push_str("; server_no_context_takeover");
+            }
+            // Ours is as large as it can be; an offer that wants it smaller is not taken.
+            ("server_max_window_bits", Some("15")) => {
+                answer.push_str("; server_max_window_bits=15");
             }
             // What these allow the client to do less, it may do.
             ("client_no_context_takeover", None) => {}
@@ -59,69 +75,148 @@ fn answer_to(offer: &str) -> Option<String> {
             _ => return None,
         }
     }
-    Some(answer)
+    Some((answer, agreed))
 }
 
-/// Whether a server took our offer. An error when it answers what was not offered.
-pub(crate) fn agreed(answered: &HeaderMap) -> Result<bool, &'static str> {
+/// Whether, and how, a server took our offer. An error when it answers what was not offered.
+pub(crate) fn agreed(answered: &HeaderMap) -> Result<Option<Agreed>, &'static str> {
+    let odd = "the server answered with WebSocket extensions that were not offered";
     let mut answers = answered
         .get_all(SEC_WEBSOCKET_EXTENSIONS)
         .iter()
         .flat_map(|value| value.to_str().unwrap_or("?").split(','));
     let Some(answer) = answers.next() else {
-        return Ok(false);
+        return Ok(None);
     };
-    let sound = answers.next().is_none()
-        && answer
-            .split(';')
-            .map(str::trim)
-            .enumerate()
-            .all(|(n, part)| {
-                let bits = |name| {
-                    part.strip_prefix(name)
-                        .and_then(|rest: &str| rest.trim().strip_prefix('='))
-                        .is_some_and(|bits| is_window(bits.trim().trim_matches('"')))
-                };
-                match n {
-                    0 => part == OFFER,
-                    _ => {
-                        matches!(
-                            part,
-                            "server_no_context_takeover" | "client_no_context_takeover"
-                        ) || bits("server_max_window_bits")
-                            || bits("client_max_window_bits")
-                    }
-                }
-            });
-    if sound {
-        Ok(true)
-    } else {
-        Err("the server answered with WebSocket extensions that were not offered")
+    let mut parts = answer.split(';').map(str::trim);
+    if answers.next().is_some() || parts.next() != Some(OFFER) {
+        return Err(odd);
     }
+    let mut agreed = Agreed { alone: false };
+    for part in parts {
+        let bits = part
+            .strip_prefix("server_max_window_bits")
+            .and_then(|rest| rest.trim().strip_prefix('='))
+            .is_some_and(|bits| is_window(bits.trim().trim_matches('"')));
+        match part {
+            "client_no_context_takeover" => agreed.alone = true,
+            "server_no_context_takeover" => {}
+            _ if bits => {}
+            _ => return Err(odd),
+        }
+    }
+    Ok(Some(agreed))
 }
 
 fn is_window(bits: &str) -> bool {
     matches!(bits, "8" | "9" | "10" | "11" | "12" | "13" | "14" | "15")
 }
 
-/// A stream of frames in which compressed messages are undone. Everything else passes as it is,
-/// mistakes included: the frame reader above answers them.
+/// A stream of frames in which the other side's compressed messages are undone and ours are
+/// compressed. Everything else passes as it is, mistakes included: the frame reader above answers
+/// them.
 #[derive(Debug)]
-pub(crate) struct Inflating<S> {
+pub(crate) struct Packing<S> {
     stream: S,
-    frames: Option<Frames>,
+    frames: Option<(Frames, Packer)>,
     ready: BytesMut,
 }
 
-impl<S> Inflating<S> {
-    /// `agreed` says whether the extension is in force; messages above `bytes_max` are told to be
-    /// too large.
-    pub(crate) fn new(stream: S, agreed: bool, bytes_max: usize) -> Self {
+impl<S> Packing<S> {
+    /// Messages above `bytes_max` are told to be too large.
+    pub(crate) fn new(stream: S, agreed: Option<Agreed>, bytes_max: usize) -> Self {
         Self {
             stream,
-            frames: agreed.then(|| Frames::new(bytes_max)),
+            frames: agreed.map(|agreed| (Frames::new(bytes_max), Packer::new(agreed))),
             ready: BytesMut::new(),
         }
+    }
+}
+
+/// Compresses the messages of the frames that we write: each is one frame.
+#[derive(Debug)]
+struct Packer {
+    raw: BytesMut,
+    ready: BytesMut,
+    compress: Compress,
+    agreed: Agreed,
+}
+
+impl Packer {
+    fn new(agreed: Agreed) -> Self {
+        Self {
+            raw: BytesMut::new(),
+            ready: BytesMut::new(),
+            compress: Compress::new(Compression::fast(), false),
+            agreed,
+        }
+    }
+
+    /// Takes bytes of frames; those of whole ones become ready.
+    fn feed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.raw.extend_from_slice(bytes);
+        while let Some(head) = Head::read(&self.raw) {
+            let length = usize::try_from(head.length).unwrap_or(usize::MAX);
+            let whole = head.bytes.saturating_add(length);
+            if self.raw.len() < whole {
+                break;
+            }
+            let mut frame = self.raw.split_to(whole);
+            let is_message = matches!(head.opcode, 1 | 2) && head.last && !head.packed;
+            if !is_message || length < PLAIN_BYTES_MIN {
+                self.ready.extend_from_slice(&frame);
+                continue;
+            }
+            let mut payload = frame.split_off(head.bytes);
+            mask(&mut payload, head.mask);
+            let mut packed = self.pack(&payload)?;
+            put_head(
+                &mut self.ready,
+                0xc0 | head.opcode,
+                head.masked,
+                packed.len() as u64,
+            );
+            if head.masked {
+                // The head ends with a mask of zeros; the frame's own takes its place.
+                let at = self.ready.len() - 4;
+                self.ready.truncate(at);
+                self.ready.extend_from_slice(&head.mask);
+                mask(&mut packed, head.mask);
+            }
+            self.ready.extend_from_slice(&packed);
+        }
+        Ok(())
+    }
+
+    fn pack(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
+        if self.agreed.alone {
+            self.compress.reset();
+        }
+        let mut packed = Vec::with_capacity(plain.len() / 2 + 64);
+        let mut taken = 0;
+        loop {
+            let before = self.compress.total_in();
+            let rest = plain.get(taken..).unwrap_or_default();
+            self.compress
+                .compress_vec(rest, &mut packed, FlushCompress::Sync)
+                .map_err(io::Error::other)?;
+            taken += usize::try_from(self.compress.total_in() - before).unwrap_or(usize::MAX);
+            // Room that is left means that all is flushed.
+            if taken >= plain.len() && packed.len() < packed.capacity() {
+                break;
+            }
+            packed.reserve(4096);
+        }
+        if packed.ends_with(&TAIL) {
+            packed.truncate(packed.len() - TAIL.len());
+        }
+        Ok(packed)
+    }
+}
+
+fn mask(bytes: &mut [u8], mask: [u8; 4]) {
+    for (byte, key) in bytes.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= key;
     }
 }
 
@@ -412,14 +507,14 @@ fn put_head(out: &mut BytesMut, first: u8, masked: bool, length: u64) {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Inflating<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Packing<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let Some(frames) = &mut this.frames else {
+        let Some((frames, _)) = &mut this.frames else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };
         while this.ready.is_empty() {
@@ -437,26 +532,64 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inflating<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Inflating<S> {
+impl<S: AsyncWrite + Unpin> Packing<S> {
+    /// Writes what is ready.
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some((_, packer)) = &mut self.frames {
+            while !packer.ready.is_empty() {
+                let written =
+                    std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, &packer.ready))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                packer.ready.advance(written);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Packing<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
+        let this = self.get_mut();
+        if this.frames.is_none() {
+            return Pin::new(&mut this.stream).poll_write(cx, data);
+        }
+        let waits = |this: &Self| {
+            let waiting = this.frames.as_ref().map(|(_, packer)| packer.ready.len());
+            waiting.is_some_and(|bytes| bytes > WAITING_BYTES_MAX)
+        };
+        if waits(this) {
+            std::task::ready!(this.drain(cx))?;
+        }
+        if let Some((_, packer)) = &mut this.frames {
+            packer.feed(data)?;
+        }
+        // What cannot be written at once is written with what follows, or flushed.
+        if let Poll::Ready(Err(error)) = this.drain(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(data.len()))
     }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        std::task::ready!(this.drain(cx))?;
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        std::task::ready!(this.drain(cx))?;
+        Pin::new(&mut this.stream).poll_shutdown(cx)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::{Compress, Compression, FlushCompress};
     use proptest::prelude::*;
 
     /// A message as a client compresses it.
@@ -507,25 +640,36 @@ mod tests {
                 Some("permessage-deflate"),
             ),
             (
-                "x-other, permessage-deflate; server_no_context_takeover; server_max_window_bits=10",
-                Some("permessage-deflate; server_no_context_takeover; server_max_window_bits=10"),
+                "x-other, permessage-deflate; server_no_context_takeover; server_max_window_bits=15",
+                Some("permessage-deflate; server_no_context_takeover; server_max_window_bits=15"),
             ),
             (
-                "permessage-deflate; server_max_window_bits=20, permessage-deflate",
+                "permessage-deflate; server_max_window_bits=10, permessage-deflate",
                 Some("permessage-deflate"),
             ),
             ("permessage-deflate; unheard_of", None),
             ("permessage-bzip2", None),
         ] {
-            assert_eq!(accepted(&headers(offer)).as_deref(), answer, "{offer}");
+            let accepted = accepted(&headers(offer));
+            let alone = offer.contains("server_no_context_takeover");
+            assert_eq!(
+                accepted
+                    .as_ref()
+                    .map(|(text, agreed)| (text.as_str(), agreed.alone)),
+                answer.map(|text| (text, alone)),
+                "{offer}"
+            );
         }
-        assert_eq!(agreed(&HeaderMap::new()), Ok(false));
-        assert_eq!(agreed(&headers("permessage-deflate")), Ok(true));
+        assert_eq!(agreed(&HeaderMap::new()), Ok(None));
+        assert_eq!(
+            agreed(&headers("permessage-deflate")),
+            Ok(Some(Agreed { alone: false }))
+        );
         assert_eq!(
             agreed(&headers(
                 "permessage-deflate; server_max_window_bits=\"12\"; client_no_context_takeover"
             )),
-            Ok(true)
+            Ok(Some(Agreed { alone: true }))
         );
         for wrong in [
             "x-other",
@@ -557,6 +701,42 @@ mod tests {
             ]
             .concat();
             assert_eq!(got, expect, "{cut}");
+        }
+    }
+
+    /// What is compressed here is undone there, masked or not, cut anywhere.
+    #[test]
+    fn what_is_written_is_what_the_other_side_reads() {
+        for alone in [false, true] {
+            for cut in [1, 5, 10_000] {
+                let mut packer = Packer::new(Agreed { alone });
+                let large: Vec<u8> = (0..100_000u32)
+                    .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+                    .collect();
+                let mut sent = frame(0x81, b"hello hello hello");
+                sent.extend(frame(0x89, b"ping"));
+                sent.extend(frame(0x81, b"tiny"));
+                let mut head = BytesMut::new();
+                put_head(&mut head, 0x82, false, large.len() as u64);
+                sent.extend_from_slice(&head);
+                sent.extend_from_slice(&large);
+                sent.extend(frame(0x81, b"hello hello hello"));
+                for piece in sent.chunks(cut) {
+                    packer.feed(piece).unwrap();
+                }
+                assert!(packer.ready.len() < sent.len() + 100);
+                assert_eq!(packer.ready[0], 0xc1, "it is compressed");
+                let read = fed(&mut Frames::new(200_000), &packer.ready, 1000);
+                let expect = [
+                    plain(0x81, b"hello hello hello"),
+                    frame(0x89, b"ping"),
+                    frame(0x81, b"tiny"),
+                    [&head[..], &large].concat(),
+                    plain(0x81, b"hello hello hello"),
+                ]
+                .concat();
+                assert!(read == expect, "{alone} {cut}");
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! WebSocket: the handshake is judged as a request, and then each message on its own. Messages may
-//! come compressed from either side; they are read, judged and passed on plain.
+//! come compressed from either side; they are read, judged and passed on plain, or compressed anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
-use crate::deflate::{self, Inflating};
+use crate::deflate::{self, Agreed, Packing};
 use crate::http::Whole;
 use crate::message;
 use crate::net::Shared;
@@ -111,7 +111,7 @@ pub(crate) async fn open(
         target: whole.target,
         internal: whole.internal,
         foreign: whole.foreign,
-        packed: (compression.is_some(), packed),
+        packed: (compression.as_ref().map(|(_, agreed)| *agreed), packed),
     };
     tokio::spawn(async move {
         match tokio::try_join!(agent, upstream) {
@@ -126,7 +126,7 @@ pub(crate) async fn open(
             accepted.headers_mut().append(name.clone(), value.clone());
         }
     }
-    if let Some(value) = compression.and_then(|value| value.parse().ok()) {
+    if let Some(value) = compression.and_then(|(answer, _)| answer.parse().ok()) {
         let headers = accepted.headers_mut();
         headers.insert(header::SEC_WEBSOCKET_EXTENSIONS, value);
     }
@@ -143,7 +143,7 @@ async fn handshake(
     shared: &Arc<Shared>,
     whole: &Whole,
     compression: bool,
-) -> Result<(Response<Incoming>, bool), UpstreamError> {
+) -> Result<(Response<Incoming>, Option<Agreed>), UpstreamError> {
     let Target {
         scheme, host, port, ..
     } = &whole.target;
@@ -196,7 +196,7 @@ async fn handshake(
         .map_err(|e| UpstreamError(format!("the request cannot be written: {e}")))?;
     let response = sender.send_request(request).await.map_err(wrong)?;
     let packed = match deflate::agreed(response.headers()) {
-        Ok(packed) if compression || !packed => packed,
+        Ok(packed) if compression || packed.is_none() => packed,
         Ok(_) => {
             return Err(UpstreamError(format!(
                 "`{host}` compresses without being asked to"
@@ -207,7 +207,7 @@ async fn handshake(
     Ok((response, packed))
 }
 
-type Socket = WebSocketStream<Inflating<TokioIo<Upgraded>>>;
+type Socket = WebSocketStream<Packing<TokioIo<Upgraded>>>;
 
 /// Carries messages of one WebSocket.
 struct Relay {
@@ -216,8 +216,8 @@ struct Relay {
     internal: bool,
     /// Opened on an account that is not the principal's.
     foreign: bool,
-    /// Whether the agent, and the server, may compress.
-    packed: (bool, bool),
+    /// How the agent, and the server, compress.
+    packed: (Option<Agreed>, Option<Agreed>),
 }
 
 impl Relay {
@@ -225,8 +225,7 @@ impl Relay {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
-        let plain =
-            |stream, packed| Inflating::new(TokioIo::new(stream), packed, MESSAGE_BYTES_MAX);
+        let plain = |stream, packed| Packing::new(TokioIo::new(stream), packed, MESSAGE_BYTES_MAX);
         let (agent, upstream) = (plain(agent, self.packed.0), plain(upstream, self.packed.1));
         let agent: Socket =
             WebSocketStream::from_raw_socket(agent, Role::Server, Some(config)).await;
@@ -329,7 +328,13 @@ impl Relay {
             }
             bytes += message.len();
             let last = message.is_close();
-            if queue.send(message).await.is_err() || last {
+            if queue.send(message).await.is_err() {
+                break;
+            }
+            if last {
+                // Reading on answers the close; the server then ends the connection.
+                let end = async { while from_upstream.next().await.is_some() {} };
+                let _ = tokio::time::timeout(CLOSING, end).await;
                 break;
             }
         }

@@ -421,13 +421,15 @@ def need(n):
 while b"\r\n\r\n" not in data: need(len(data) + 1)
 head, data = data.split(b"\r\n\r\n", 1)
 print(head.split(b"\r\n")[0].decode(), b"extensions" in head.lower(), flush=True)
+unpacker = zlib.decompressobj(wbits=-15)
 def receive():
     global data
     need(2)
-    op, n = data[0] & 15, data[1] & 127
+    first, op, n = data[0], data[0] & 15, data[1] & 127
     need(2 + n)
     payload = data[2:2 + n]
     data = data[2 + n:]
+    if first & 0x40: payload = unpacker.decompress(payload + b"\0\0\xff\xff")
     return op, payload
 packer = zlib.compressobj(wbits=-15)
 def send(text):
@@ -550,11 +552,28 @@ fn a_compressed_frame_in_one_segment_with_the_101_arrives() {
         .unwrap();
     let mut seen = Vec::new();
     let mut piece = [0; 4096];
-    while !seen.ends_with(b"\x81\x11hello hello hello") {
+    let text = loop {
         let n = stream.read(&mut piece).unwrap();
         assert!(n > 0, "{}", String::from_utf8_lossy(&seen));
         seen.extend_from_slice(&piece[..n]);
-    }
+        let frame = seen
+            .windows(4)
+            .position(|w| w == b"\r\n\r\n")
+            .map(|at| at + 4);
+        if let Some(at) = frame
+            && seen.len() >= at + 2
+            && seen.len() >= at + 2 + usize::from(seen[at + 1])
+        {
+            assert_eq!(seen[at], 0xc1, "it is compressed anew");
+            let mut text = Vec::with_capacity(100);
+            let packed = [&seen[at + 2..], &[0, 0, 0xff, 0xff]].concat();
+            flate2::Decompress::new(false)
+                .decompress_vec(&packed, &mut text, flate2::FlushDecompress::Sync)
+                .unwrap();
+            break text;
+        }
+    };
+    assert_eq!(text, b"hello hello hello");
     stream
         .write_all(&[0x81, 0x82, 0, 0, 0, 0, b'o', b'k'])
         .unwrap();

@@ -1,14 +1,17 @@
 //! `kairos log`: a session's log as it is, or whether it is whole.
 
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::time::Duration;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::json;
 use store::Record;
 use store::record::WrittenRelabel;
 
 use crate::cli::{Which, print, show};
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome, Status, at};
 
 /// Show or verify a log.
 #[derive(Debug, Args)]
@@ -18,6 +21,9 @@ pub(crate) struct Log {
     /// Print one object a line
     #[arg(long)]
     json: bool,
+    /// Go on with what is written, until the session ends; the chain is not checked meanwhile
+    #[arg(long, conflicts_with = "verify")]
+    follow: bool,
     /// Only check that the log is whole and in order
     #[arg(long)]
     verify: bool,
@@ -36,6 +42,9 @@ impl Log {
             } else {
                 format!("{}: {told}\n", dir.id())
             });
+        }
+        if self.follow {
+            return self.follow(&dir);
         }
         let log = match store::log::read(&dir.log()) {
             Ok(log) => log,
@@ -58,20 +67,64 @@ impl Log {
             return self.verified(&dir, &log);
         }
         for entry in &log.entries {
-            let line = if self.json {
-                json!({ "seq": entry.seq, "at": entry.at, "body": entry.record }).to_string()
-            } else {
-                format!(
-                    "{:>6} {} {}",
-                    entry.seq,
-                    entry.at,
-                    show::clean(&words(&entry.record))
-                )
-            };
-            let _ = writeln!(text, "{line}");
+            let _ = writeln!(text, "{}", self.line(entry.seq, &entry.at, &entry.record));
         }
         print(&text)
     }
+
+    fn line(&self, seq: u64, at: &str, record: &Record) -> String {
+        if self.json {
+            json!({ "seq": seq, "at": at, "body": record }).to_string()
+        } else {
+            format!("{seq:>6} {at} {}", show::clean(&words(record)))
+        }
+    }
+
+    /// What is there, and then each record as it comes.
+    fn follow(&self, dir: &store::SessionDir) -> Outcome<Status> {
+        let file = std::fs::File::open(dir.log()).map_err(at("open", &dir.log()))?;
+        let mut reader = BufReader::new(file);
+        let mut line = String::new();
+        loop {
+            // Asked before reading, so that the last records of a session that ends are read.
+            let running = crate::setup::Lock::is_taken(dir);
+            let mut text = String::new();
+            while reader
+                .read_line(&mut line)
+                .map_err(at("read", &dir.log()))?
+                > 0
+            {
+                if !line.ends_with('\n') {
+                    // The rest of it is not there yet.
+                    break;
+                }
+                let entry: Followed = serde_json::from_str(&line).map_err(|e| {
+                    Failure::new(format!(
+                        "`{}` has a line that cannot be read: {e}",
+                        dir.log().display()
+                    ))
+                })?;
+                let _ = writeln!(text, "{}", self.line(entry.seq, &entry.at, &entry.body));
+                line.clear();
+            }
+            print(&text)?;
+            if !running {
+                return Ok(Status::Success);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// How often a log that is followed is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A line of the log, without its place in the chain.
+#[derive(Deserialize)]
+struct Followed {
+    seq: u64,
+    at: String,
+    body: Record,
 }
 
 impl Log {
