@@ -129,7 +129,7 @@ class Script:
         """Says at the start what is wrong with a script, not in the middle of a session."""
         with open(self.path, encoding="utf-8") as file:
             script = json.load(file)
-        plans = script.get("turns", []) + [script["replan"]] * ("replan" in script)
+        plans = script.get("turns", []) + [script[key] for key in ["replan"] if key in script]
         for step in script.get("steps", []) + [step for plan in plans for step in plan["steps"]]:
             if step.get("do") not in ("read", "sh", "follow", "write", "call", "say"):
                 raise SystemExit("provider: %s: unknown step %s; known: read sh follow write call say" % (self.path, json.dumps(step)))
