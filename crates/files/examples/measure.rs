@@ -79,7 +79,11 @@ fn jobs(scratch: &Path, rounds: usize) {
     fs::create_dir(&bare).unwrap();
     fill(&bare, DIRS);
     repository(&bare);
-    let lowers = Layers::new(&bare, scratch);
+    let lower = scratch.join("lower");
+    fs::create_dir(&lower).unwrap();
+    fill(&lower, DIRS);
+    repository(&lower);
+    let lowers = Layers::new(&lower, scratch);
     let ways = lowers.ways(&world, bare);
     let tar = scratch.join("t.tar");
     let names: Vec<String> = (0..10).map(|d| format!("d{d}")).collect();
@@ -154,7 +158,9 @@ fn waits(scratch: &Path, rounds: usize) {
     let world = World::on(Disk::new(), options(true));
     let bare = scratch.join("bare");
     fs::create_dir(&bare).unwrap();
-    let lowers = Layers::new(&bare, scratch);
+    let lower = scratch.join("lower");
+    fs::create_dir(&lower).unwrap();
+    let lowers = Layers::new(&lower, scratch);
     let ways = lowers.ways(&world, bare);
     let mut best = vec![f64::MAX; ways.len()];
     for _ in 0..rounds {

@@ -157,6 +157,8 @@ pub struct Version {
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
+    /// Number of its names.
+    pub links: u32,
     /// Where a symbolic link points.
     pub target: Option<Vec<u8>>,
     /// Digest of the content, once it was read.
@@ -181,6 +183,7 @@ impl Version {
             ctime: attr.ctime,
             dev: stat.st_dev,
             ino: stat.st_ino,
+            links: attr.nlink,
             target: None,
             digest: None,
             xattrs: None,

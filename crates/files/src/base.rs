@@ -172,6 +172,12 @@ impl Base {
         }
     }
 
+    /// Makes everything on its file system durable.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::syncfs(rustix::fs::openat(&*self.root, ".", flags, Mode::empty())?)
+    }
+
     pub(crate) fn statfs(&self) -> Result<rustix::fs::StatVfs> {
         rustix::fs::fstatvfs(&*self.root)
     }

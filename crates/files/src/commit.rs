@@ -83,6 +83,50 @@ impl Host {
             .map_err(|e| failed("note the intent to change", delta, e))
     }
 
+    /// Makes the new version under its temporary name, not durably yet, so that one
+    /// [`Host::sync_all`] does for many. Says whether there was anything to be made.
+    pub(crate) fn prepare(&self, event: u64, delta: &Delta) -> Result<bool, CommitError> {
+        // Names of one file find each other when they are carried out one by one.
+        let Some(new) = delta
+            .new
+            .as_ref()
+            .filter(|new| new.kind == Kind::File && new.links.is_empty())
+        else {
+            return Ok(false);
+        };
+        self.at_place(event, delta, Made::Loosely, |place| {
+            let base = delta.base.as_ref();
+            if let Some(base) = base {
+                place.check_base(base)?;
+                if place.stays_in_place(base, new) {
+                    return Ok(false);
+                }
+            }
+            place.make_or_discard(base, new)?;
+            Ok(true)
+        })
+    }
+
+    /// Takes away what was prepared.
+    pub(crate) fn discard_prepared(&self, event: u64, delta: &Delta) {
+        let discarded = self.at_place(event, delta, Made::Already, |place| {
+            place.discard(Kind::File);
+            Ok(())
+        });
+        // Left over, recovery clears it away.
+        drop(discarded);
+    }
+
+    /// Makes durable what was prepared.
+    pub(crate) fn sync_all(&self) -> Result<(), CommitError> {
+        (self.steps)("sync all")?;
+        self.base.sync_all().map_err(|errno| CommitError::Failed {
+            what: "make durable the files of",
+            path: self.base.path().display().to_string(),
+            errno: errno.to_string(),
+        })
+    }
+
     /// Carries it out. The new version is in place when this returns, durable after
     /// [`Host::sync_dir`]. `None` for what is gone.
     pub(crate) fn carry_out(
@@ -90,6 +134,57 @@ impl Host {
         event: u64,
         delta: &Delta,
     ) -> Result<Option<Version>, CommitError> {
+        self.carry_out_as(event, delta, Made::Not)
+    }
+
+    /// The same for what was prepared and made durable.
+    pub(crate) fn carry_out_prepared(
+        &self,
+        event: u64,
+        delta: &Delta,
+    ) -> Result<Option<Version>, CommitError> {
+        self.carry_out_as(event, delta, Made::Already)
+    }
+
+    fn carry_out_as(
+        &self,
+        event: u64,
+        delta: &Delta,
+        made: Made,
+    ) -> Result<Option<Version>, CommitError> {
+        match (&delta.base, &delta.new) {
+            (None, None) => return Ok(None),
+            (Some(base), None) => {
+                self.at_place(event, delta, made, |place| place.remove(base))?;
+            }
+            (base, Some(new)) => {
+                self.at_place(event, delta, made, |place| place.put(base.as_ref(), new))?;
+            }
+        }
+        if delta.new.as_ref().is_none_or(|new| new.kind == Kind::Dir)
+            || delta
+                .base
+                .as_ref()
+                .is_some_and(|base| base.kind == Kind::Dir)
+        {
+            self.base.forget_dirs();
+        }
+        if delta.new.is_none() {
+            // What lies there now, if anything does, its owner has just made.
+            return Ok(None);
+        }
+        self.base
+            .version(&delta.path)
+            .map_err(|e| failed("look at", delta, e))
+    }
+
+    fn at_place<T>(
+        &self,
+        event: u64,
+        delta: &Delta,
+        made: Made,
+        job: impl FnOnce(&Place<'_>) -> Result<T, CommitError>,
+    ) -> Result<T, CommitError> {
         let (parent, name) = split(&delta.path).unwrap_or((b"", b"."));
         let dir = match self.base.dir_now(parent) {
             Ok(dir) => dir,
@@ -109,27 +204,9 @@ impl Host {
             temp: &temp,
             delta,
             event,
+            made,
         };
-        match (&delta.base, &delta.new) {
-            (None, None) => return Ok(None),
-            (Some(base), None) => place.remove(base)?,
-            (base, Some(new)) => place.put(base.as_ref(), new)?,
-        }
-        if delta.new.as_ref().is_none_or(|new| new.kind == Kind::Dir)
-            || delta
-                .base
-                .as_ref()
-                .is_some_and(|base| base.kind == Kind::Dir)
-        {
-            self.base.forget_dirs();
-        }
-        if delta.new.is_none() {
-            // What lies there now, if anything does, its owner has just made.
-            return Ok(None);
-        }
-        self.base
-            .version(&delta.path)
-            .map_err(|e| failed("look at", delta, e))
+        job(&place)
     }
 
     /// Gives a directory its time of change, after everything in it is in place.
@@ -225,6 +302,18 @@ pub(crate) struct Place<'a> {
     pub(crate) temp: &'a [u8],
     pub(crate) delta: &'a Delta,
     event: u64,
+    pub(crate) made: Made,
+}
+
+/// How far the new version is when it is to be put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Not yet; it is made durably.
+    Not,
+    /// It is just being made, and one sync for many follows.
+    Loosely,
+    /// It lies under its temporary name, durable.
+    Already,
 }
 
 impl Place<'_> {
@@ -263,27 +352,42 @@ impl Place<'_> {
         self.keep_for_undo()
     }
 
+    /// Whether only attributes change. A file with other names is made anew: they are not to change
+    /// with it, unless they are to be decided alike.
+    fn stays_in_place(&self, base: &Version, new: &New) -> bool {
+        base.kind == new.kind
+            && (new.kind == Kind::Dir
+                || (new.kind == Kind::File
+                    && base.digest == Some(new.digest)
+                    && self.has_one_name()))
+    }
+
+    fn make_or_discard(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
+        let made = self.make(base, new);
+        if made
+            .as_ref()
+            .is_err_and(|error| !matches!(error, CommitError::Stopped(_)))
+        {
+            self.discard(new.kind);
+        }
+        made
+    }
+
     /// Puts the new version there.
     fn put(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
         if let Some(base) = base {
-            self.check_base(base)?;
-            // A file with other names is made anew: they are not to change with it, unless they are
-            // to be decided alike.
-            let in_place = base.kind == new.kind
-                && (new.kind == Kind::Dir
-                    || (new.kind == Kind::File
-                        && base.digest == Some(new.digest)
-                        && self.has_one_name()));
-            if in_place {
+            if let Err(error) = self.check_base(base) {
+                if self.made == Made::Already {
+                    self.discard(new.kind);
+                }
+                return Err(error);
+            }
+            if self.made == Made::Not && self.stays_in_place(base, new) {
                 return self.set_attributes(base, new);
             }
         }
-        let made = self.make(base, new);
-        if let Err(error) = made {
-            if !matches!(error, CommitError::Stopped(_)) {
-                self.discard(new.kind);
-            }
-            return Err(error);
+        if self.made == Made::Not {
+            self.make_or_discard(base, new)?;
         }
         self.step("swap in")?;
         let Some(base) = base else {

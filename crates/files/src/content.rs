@@ -204,17 +204,18 @@ impl Overlay {
     /// changed it in place while it was open.
     pub(crate) fn readable(&self, ino: Ino) -> Result<(Arc<File>, Option<Report>)> {
         let mut state = self.lock();
+        let file = state.opened(ino)?;
         let report = state
             .notice(ino)?
             .then(|| state.report(ino))
             .transpose()?
             .flatten();
-        Ok((state.node(ino)?.file.clone().ok_or(Errno::BADF)?, report))
+        Ok((file, report))
     }
 
     /// What open handles of a node read and write.
     pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
-        self.lock().node(ino)?.file.clone().ok_or(Errno::BADF)
+        self.lock().opened(ino)
     }
 
     pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
@@ -291,10 +292,17 @@ impl Overlay {
     }
 
     pub(crate) fn sync(&self, ino: Ino) -> Result<()> {
-        rustix::fs::fsync(&*self.file(ino)?)?;
-        let state = self.lock();
-        let tree = state.tree(state.node(ino)?.tree)?;
-        tree.upper.sync().map_err(|e| bytes::errno(&e))
+        let file = self.file(ino)?;
+        let upper = {
+            let state = self.lock();
+            Arc::clone(&state.tree(state.node(ino)?.tree)?.upper)
+        };
+        // Both at once: the file system makes one transaction of it.
+        std::thread::scope(|scope| {
+            let journal = scope.spawn(|| upper.sync().map_err(|e| bytes::errno(&e)));
+            rustix::fs::fsync(&*file)?;
+            journal.join().map_err(|_| Errno::IO)?
+        })
     }
 
     /// Extended attributes in the `user.` name space.
@@ -481,15 +489,15 @@ impl Overlay {
                 Errno::NXIO
             });
         }
-        let tree = state.tree(node.tree)?;
-        if node.file.is_none() {
-            let file = match (node.data, &node.base) {
-                (Some(id), _) => tree.upper.open_data(id)?,
-                (None, Some(path)) => tree.base.open_file(path)?.0,
-                (None, None) => return Err(Errno::IO),
-            };
-            state.node_mut(ino)?.file = Some(Arc::new(file));
+        if !write && state.is_as_reported(ino)? {
+            // The kernel may have all of it; the file is opened when it asks for some.
+            state.node_mut(ino)?.opens += 1;
+            return Ok(Opened {
+                keep_cache: true,
+                report: None,
+            });
         }
+        state.opened(ino)?;
         let keep_cache = !state.notice(ino)?;
         let report = state.report(ino)?;
         let node = state.node_mut(ino)?;
@@ -546,6 +554,43 @@ impl Overlay {
 }
 
 impl State {
+    /// The file of a node that is open inside.
+    fn opened(&mut self, ino: Ino) -> Result<Arc<File>> {
+        let node = self.node(ino)?;
+        if let Some(file) = &node.file {
+            return Ok(Arc::clone(file));
+        }
+        let tree = self.tree(node.tree)?;
+        let file = match (node.data, &node.base) {
+            (Some(id), _) => tree.upper.open_data(id)?,
+            (None, Some(path)) => tree.base.open_file(path)?.0,
+            (None, None) => return Err(Errno::IO),
+        };
+        let file = Arc::new(file);
+        self.node_mut(ino)?.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Whether the base still has the version of a file that was reported, told by a look from
+    /// outside.
+    fn is_as_reported(&self, ino: Ino) -> Result<bool> {
+        let node = self.node(ino)?;
+        let (None, None, Some(path), Some(seen)) = (node.data, &node.file, &node.base, &node.seen)
+        else {
+            return Ok(false);
+        };
+        if !node.reported && !node.by_agent {
+            return Ok(false);
+        }
+        let Ok(stat) = self.tree(node.tree)?.base.stat(path) else {
+            return Ok(false);
+        };
+        let now = Version::of(&stat);
+        Ok(now.kind == Kind::File
+            && (seen.size, seen.mtime, seen.dev, seen.ino)
+                == (now.size, now.mtime, now.dev, now.ino))
+    }
+
     /// Reads size and blocks of staged content from its file.
     pub(crate) fn refresh(&mut self, ino: Ino) -> Result<()> {
         let node = self.node(ino)?;

@@ -1,7 +1,7 @@
 //! From settled changes to effects: proposed, and then carried out, kept, or taken back. What is
 //! held comes back here as a verdict.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::{Lease, Parked};
 
 use crate::attr::{Kind, Version};
-use crate::commit::CommitError;
+use crate::commit::{CommitError, Host};
 use crate::delta::{Content, Delta};
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
@@ -25,6 +25,11 @@ use crate::trees::Trees;
 
 /// The tree that is the principal's work.
 const WORKSPACE: &str = "workspace";
+
+/// So many new files are made durable one by one; more of them together.
+const TOGETHER_MIN: usize = 8;
+/// As many lie beside the old ones at most.
+const TOGETHER_MAX: usize = 2000;
 
 /// A hold of ours.
 pub(crate) struct Open {
@@ -174,8 +179,13 @@ impl Trees {
         for found in &pending {
             places.look_above(&self.overlay, &policy, found.tree, &found.delta);
         }
+        self.keep_sources(&pending);
         for found in pending {
             if !self.is_current(&found, force) {
+                // What it came from may go in this round.
+                if let (Some((ino, _)), Some(_)) = (found.node, &found.origin) {
+                    self.copy_moved(ino);
+                }
                 self.overlay
                     .lock()
                     .touch(found.tree, found.delta.path.clone(), false);
@@ -344,16 +354,39 @@ impl Trees {
         // What could not be moved to its new place is not removed from its old one.
         let mut stays: HashSet<(usize, Rel)> = HashSet::new();
         let mut timed: Vec<(usize, Delta)> = Vec::new();
-        for (found, lease) in ready {
+        // Many new files in a row are made durable together.
+        let mut prepared: HashMap<u64, Result<(), CommitError>> = HashMap::new();
+        let mut looked_at = 0;
+        for number in 0..ready.len() {
+            let Some((found, lease)) = ready.get(number) else {
+                break;
+            };
             let Some(host) = self.hosts.get(found.tree) else {
                 continue;
             };
             let event = lease.event();
+            if is_content(found) && number >= looked_at {
+                let rest = ready.get(number..).unwrap_or_default();
+                let many = rest
+                    .iter()
+                    .take(TOGETHER_MAX)
+                    .take_while(|(found, _)| is_content(found))
+                    .count();
+                looked_at = number + many;
+                match self.prepare(rest.get(..many).unwrap_or_default()) {
+                    Ok(more) => prepared.extend(more),
+                    // As in a crash: nothing comes after it.
+                    Err(()) => return,
+                }
+            }
             let key = (found.tree, found.delta.path.clone());
-            let result = if found.delta.new.is_none() && stays.contains(&key) {
-                Err(CommitError::Moved(path::text(&found.delta.path)))
-            } else {
-                host.carry_out(event.0, &found.delta)
+            let result = match prepared.remove(&event.0) {
+                _ if found.delta.new.is_none() && stays.contains(&key) => {
+                    Err(CommitError::Moved(path::text(&found.delta.path)))
+                }
+                Some(Ok(())) => host.carry_out_prepared(event.0, &found.delta),
+                Some(Err(error)) => Err(error),
+                None => host.carry_out(event.0, &found.delta),
             };
             if matches!(result, Err(CommitError::Stopped(_))) {
                 // As in a crash: nothing comes after it.
@@ -374,13 +407,21 @@ impl Trees {
                 let parent = split(&found.delta.path).map(|(parent, _)| parent.to_vec());
                 dirs.insert((found.tree, parent.unwrap_or_default()));
             }
-            drop(lease);
-            results.push((found, event, result));
+            results.push((found.clone(), event, result));
         }
+        drop(ready);
         for (tree, delta) in timed {
             if let Some(host) = self.hosts.get(tree) {
                 host.set_dir_time(&delta);
             }
+        }
+        if dirs.len() >= TOGETHER_MIN {
+            for tree in dirs.iter().map(|(tree, _)| *tree).collect::<BTreeSet<_>>() {
+                if let Some(Err(error)) = self.hosts.get(tree).map(Host::sync_all) {
+                    tracing::warn!("{error}");
+                }
+            }
+            dirs.clear();
         }
         for (tree, dir) in dirs {
             if let Some(Err(error)) = self.hosts.get(tree).map(|host| host.sync_dir(&dir)) {
@@ -391,6 +432,52 @@ impl Trees {
             let told = self.conclude(&found, event, result);
             session.done(event, told);
         }
+    }
+
+    /// Makes new files, and makes them durable together, if they are many. Says
+    /// what became of each; fails when a test stopped it.
+    fn prepare(
+        &self,
+        ready: &[(Pending, Lease)],
+    ) -> Result<HashMap<u64, Result<(), CommitError>>, ()> {
+        let mut made = HashMap::new();
+        if ready.len() < TOGETHER_MIN {
+            return Ok(made);
+        }
+        let mut trees = BTreeSet::new();
+        for (found, lease) in ready {
+            let Some(host) = self.hosts.get(found.tree) else {
+                continue;
+            };
+            match host.prepare(lease.event().0, &found.delta) {
+                Ok(true) => {
+                    trees.insert(found.tree);
+                    made.insert(lease.event().0, Ok(()));
+                }
+                Ok(false) => {}
+                Err(CommitError::Stopped(_)) => return Err(()),
+                Err(error) => drop(made.insert(lease.event().0, Err(error))),
+            }
+        }
+        for tree in trees {
+            match self.hosts.get(tree).map(Host::sync_all) {
+                Some(Err(CommitError::Stopped(_))) => return Err(()),
+                Some(Err(error)) => {
+                    // None of them is put in place; what was made goes with the intent's end.
+                    for (found, lease) in ready.iter().filter(|(found, _)| found.tree == tree) {
+                        if let Some(one) = made.get_mut(&lease.event().0).filter(|one| one.is_ok())
+                        {
+                            *one = Err(error.clone());
+                            if let Some(host) = self.hosts.get(tree) {
+                                host.discard_prepared(lease.event().0, &found.delta);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(made)
     }
 
     /// Before the host changes: what is staged, in a form that does not lean on the host as it was,
@@ -457,6 +544,36 @@ impl Trees {
                 }
                 Err(text)
             }
+        }
+    }
+
+    /// What was moved in the view has its bytes where it came from. If that place is to change in this
+    /// round and the move itself is not decided in it, the bytes are copied first.
+    fn keep_sources(&self, pending: &[Pending]) {
+        let going: HashSet<(usize, &Rel)> = pending
+            .iter()
+            .filter(|p| p.delta.base.is_some())
+            .map(|p| (p.tree, &p.delta.path))
+            .collect();
+        if going.is_empty() {
+            return;
+        }
+        let decided: HashSet<Ino> = pending
+            .iter()
+            .filter(|p| p.origin.is_some())
+            .filter_map(|p| p.node.map(|(ino, _)| ino))
+            .collect();
+        let moved = self.overlay.lock().moved_files();
+        for (tree, ino, from) in moved {
+            if going.contains(&(tree, &from)) && !decided.contains(&ino) {
+                self.copy_moved(ino);
+            }
+        }
+    }
+
+    fn copy_moved(&self, ino: Ino) {
+        if let Err(error) = self.overlay.copy_up(ino, false) {
+            tracing::warn!("cannot keep what was moved: {error}");
         }
     }
 
@@ -626,6 +743,15 @@ impl monitor::Channel for Trees {
         });
         Some(change.to_string())
     }
+}
+
+/// Whether it puts something other than a directory somewhere.
+fn is_content(found: &Pending) -> bool {
+    found
+        .delta
+        .new
+        .as_ref()
+        .is_some_and(|new| new.kind != Kind::Dir)
 }
 
 fn ino(number: Ino) -> fuser::INodeNo {

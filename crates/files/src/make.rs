@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::bytes::{self, digest};
-use crate::commit::{CommitError, Place};
+use crate::commit::{CommitError, Made, Place};
 use crate::delta::New;
 use crate::path::{self, split};
 
@@ -42,6 +42,9 @@ impl Place<'_> {
                     return Err(CommitError::Changed(path::text(&self.delta.path)));
                 }
                 self.dress(&file, base, new)?;
+                if self.made == Made::Loosely {
+                    return Ok(());
+                }
                 self.step("sync file")?;
                 rustix::fs::fsync(&file).map_err(self.failed("make durable"))
             }

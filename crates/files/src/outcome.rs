@@ -100,25 +100,30 @@ impl State {
     /// A name of a file was taken away or given to another by our own commit, which moves the time of
     /// change of the file under its other names: no change of its owner's.
     fn other_names_moved_on(&mut self, tree: usize, seen: &Version) -> Result<()> {
-        let Some(ino) = self.by_base.get(&(tree, seen.dev, seen.ino)).copied() else {
+        if seen.links < 2 || seen.kind == Kind::Dir {
             return Ok(());
-        };
+        }
         let only_ctime = |old: &Version, now: &Version| {
             (old.dev, old.ino, old.kind, old.mode) == (now.dev, now.ino, now.kind, now.mode)
                 && (old.size, old.mtime) == (now.size, now.mtime)
                 && (old.dev, old.ino) == (seen.dev, seen.ino)
         };
         let base = Arc::clone(&self.tree(tree)?.base);
-        for path in self.paths_of(ino) {
-            let Some(now) = base.version(&path)? else {
-                continue;
-            };
-            if let Some(Some(old)) = self.tree_mut(tree)?.covered.get_mut(&path)
+        for (path, old) in &mut self.tree_mut(tree)?.covered {
+            if let Some(old) = old
+                && (old.dev, old.ino) == (seen.dev, seen.ino)
+                && let Some(now) = base.version(path)?
                 && only_ctime(old, &now)
             {
                 old.ctime = now.ctime;
             }
-            if let Some(old) = self.node_mut(ino)?.seen.as_mut()
+        }
+        let Some(ino) = self.by_base.get(&(tree, seen.dev, seen.ino)).copied() else {
+            return Ok(());
+        };
+        for path in self.paths_of(ino) {
+            if let Some(now) = base.version(&path)?
+                && let Some(old) = self.node_mut(ino)?.seen.as_mut()
                 && only_ctime(old, &now)
             {
                 old.ctime = now.ctime;

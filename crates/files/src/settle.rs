@@ -1,7 +1,7 @@
 //! Which changes have come to rest, what they amount to over the base, and in which order they are
 //! decided.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
-use crate::tree::{Ino, State};
+use crate::tree::{Ino, Node, State};
 
 /// A delta that is ready to be decided.
 #[derive(Clone, Debug)]
@@ -368,6 +368,52 @@ impl State {
             .iter()
             .filter(|(_, node)| node.tree == tree && !node.clean() && !node.names.is_empty())
             .map(|(ino, _)| *ino)
+            .collect()
+    }
+
+    /// Files without content of their own that lie elsewhere than where their content is, and where
+    /// that is.
+    pub(crate) fn moved_files(&mut self) -> Vec<(usize, Ino, Rel)> {
+        let elsewhere = |state: &Self, ino: &Ino, node: &Node| {
+            let base = node.base.as_ref()?;
+            let paths = state.paths_of(*ino);
+            (!paths.is_empty() && !paths.contains(base)).then(|| base.clone())
+        };
+        let mut dirs: Vec<Ino> = self
+            .nodes
+            .iter()
+            .filter(|(ino, node)| node.kind == Kind::Dir && elsewhere(self, ino, node).is_some())
+            .map(|(ino, _)| *ino)
+            .collect();
+        // Names in a moved directory that nobody has looked at yet are files, too.
+        let mut seen = HashSet::new();
+        while let Some(dir) = dirs.pop() {
+            if !seen.insert(dir) {
+                continue;
+            }
+            if let Err(error) = self.resolve_all(dir) {
+                tracing::warn!("cannot look at what was moved: {error}");
+                continue;
+            }
+            let inside = self.nodes.get(&dir).and_then(|node| node.dir.as_ref());
+            let below: Vec<Ino> = inside
+                .into_iter()
+                .flat_map(|listing| {
+                    listing
+                        .after(0)
+                        .filter_map(|(_, name)| listing.find(name)?.ino)
+                })
+                .collect();
+            dirs.extend(below.into_iter().filter(|ino| {
+                self.nodes
+                    .get(ino)
+                    .is_some_and(|node| node.kind == Kind::Dir)
+            }));
+        }
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.kind == Kind::File && node.data.is_none())
+            .filter_map(|(ino, node)| Some((node.tree, *ino, elsewhere(self, ino, node)?)))
             .collect()
     }
 
