@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Weak};
 
@@ -29,6 +30,8 @@ pub(crate) struct Labels {
     session: Weak<Session>,
     excluded: Vec<Glob>,
     queue: SyncSender<Job>,
+    /// Reports that are not delivered yet.
+    waiting: Arc<AtomicUsize>,
 }
 
 enum Job {
@@ -48,6 +51,8 @@ impl Labels {
         let (queue, jobs) = sync_channel::<Job>(QUEUE_MAX);
         let session = Arc::downgrade(session);
         let to = Weak::clone(&session);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&waiting);
         std::thread::Builder::new()
             .name("files-labels".to_string())
             .spawn(move || {
@@ -55,8 +60,11 @@ impl Labels {
                     match (job, to.upgrade()) {
                         (Job::Report { source, content }, Some(session)) => {
                             deliver(&session, source, content);
+                            left.fetch_sub(1, Ordering::SeqCst);
                         }
-                        (Job::Report { .. }, None) => {}
+                        (Job::Report { .. }, None) => {
+                            left.fetch_sub(1, Ordering::SeqCst);
+                        }
                         (Job::Drained(done), _) => drop(done.send(())),
                     }
                 }
@@ -65,6 +73,7 @@ impl Labels {
             session,
             excluded,
             queue,
+            waiting,
         }))
     }
 
@@ -105,6 +114,8 @@ impl Labels {
         } else {
             Waiting::File(report.file, report.size)
         };
+        // Counted before it can be delivered, and before anybody can act on it.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         // The thread ends only with the trees.
         let _ = self.queue.send(Job::Report { source, content });
         Ok(())
@@ -112,6 +123,10 @@ impl Labels {
 
     /// Returns when everything reported so far was delivered.
     pub(crate) fn drain(&self) {
+        // Every effect asks for this, and mostly nothing waits: no other thread has to be woken then.
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         let (done, waiting) = channel();
         if self.queue.send(Job::Drained(done)).is_ok() {
             let _ = waiting.recv();

@@ -55,7 +55,8 @@ impl NetConfig {
             blocking_deadline: Duration::from_secs(300),
             first_byte_wait: Duration::from_millis(400),
             destinations: BTreeMap::new(),
-            threads: 4,
+            // More than there are cores only hand work to one another.
+            threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
         }
     }
 }

@@ -133,7 +133,10 @@ fn plain(
             known.len().saturating_sub(MAGIC_BYTES_MAX)
         };
         if depth > 0 {
-            for at in 0..sure {
+            let sure = known.get(..sure).unwrap_or_default();
+            let mut next = 0;
+            while let Some(at) = BEGINNING.find(sure, next) {
+                next = at + 1;
                 let here = known.get(at..).unwrap_or_default();
                 let place = start + at as u64;
                 objects |= here.starts_with(b"PACK\0\0\0");
@@ -158,6 +161,37 @@ fn plain(
 
 fn unreadable(error: io::Error) -> String {
     format!("the parked bytes cannot be read: {error}")
+}
+
+/// Bytes with which something packed may begin; most bytes are none of them.
+struct Beginning([bool; 256]);
+
+static BEGINNING: Beginning =
+    Beginning::new(&[0x1f, 0x28, 0x78, b'P', b'H', b'K', b'U', b'1', b'2', b'5']);
+
+impl Beginning {
+    const fn new(first: &[u8]) -> Self {
+        let mut table = [false; 256];
+        let mut n = 0;
+        while n < first.len() {
+            #[expect(
+                clippy::indexing_slicing,
+                reason = "a byte is below 256, and `n` below the length"
+            )]
+            {
+                table[first[n] as usize] = true;
+            }
+            n += 1;
+        }
+        Self(table)
+    }
+
+    /// The next place from `from` on.
+    fn find(&self, bytes: &[u8], from: usize) -> Option<usize> {
+        let may = |byte: &u8| self.0.get(usize::from(*byte)).copied().unwrap_or(true);
+        let rest = bytes.get(from..)?;
+        rest.iter().position(may).map(|at| from + at)
+    }
 }
 
 /// How something is packed.
@@ -321,6 +355,31 @@ mod tests {
     use kernel::{EventId, Level, Source};
 
     use super::*;
+
+    #[test]
+    fn whatever_may_begin_is_looked_at() {
+        for first in 0..=255u8 {
+            // Every beginning, with its first byte exchanged for this one.
+            let begins = [
+                &[0, 0x8b, 8][..],
+                &[0, 0xb5, 0x2f, 0xfd],
+                &[0, b'K', 3, 4],
+                &[0, 0x9c],
+                b"\x004sI",
+                b"\0LUv/",
+                b"\0EsDB",
+                b"\0f8b08",
+                b"\x0004b0304",
+                b"\x008b52ffd",
+                b"\0ACK\0\0\0",
+            ];
+            let any = begins.iter().any(|rest| {
+                let here = [&[first], &rest[1..]].concat();
+                Pack::begins(&here, true).is_some() || here.starts_with(b"PACK\0\0\0")
+            });
+            assert_eq!(BEGINNING.find(&[first], 0).is_some(), any, "{first:#04x}");
+        }
+    }
 
     const SECRET: &[u8] = b"the password is hunter2-in-a-box, keep it";
 
