@@ -25,13 +25,15 @@ mod records;
 mod scan;
 /// Which parts of a text are tokens.
 pub mod select;
+/// What everybody writes.
+mod words;
 
 pub use scan::{DEPTH, Scan, Scanner};
 pub use select::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
 use records::Records;
 use search::{Added, Hashes, Set, hash_of};
-use select::{is_varied, lines, parts, pieces, says_something};
+use select::{is_common, is_varied, lines, parts, says_something};
 
 /// Tokens that are added together.
 const BATCH: usize = 256;
@@ -146,11 +148,11 @@ impl Sensitive {
             if line.whole.len() >= TOKEN_BYTES_MIN && line.whole.len() <= TOKEN_BYTES_MAX {
                 self.met(line.whole);
             }
-            for piece in pieces(line.value) {
-                for part in parts(piece) {
+            select::tokens(line.value, true, &mut |token| {
+                for part in parts(token) {
                     self.met(part);
                 }
-            }
+            });
         }
     }
 
@@ -232,13 +234,11 @@ impl Sensitive {
         for (at, line) in lines(text).enumerate() {
             let at = u32::try_from(at + 1).unwrap_or(u32::MAX);
             let before = batch.len();
-            if line.named {
-                self.choose(line.whole, at, &mut batch);
-            }
-            for piece in pieces(line.value) {
-                self.choose(piece, at, &mut batch);
-            }
-            if batch.len() == before {
+            let phrase = select::tokens(line.value, false, &mut |token| {
+                self.choose(token, at, &mut batch);
+            });
+            let whole = line.named || (batch.len() == before && !phrase);
+            if whole && !is_common(line.whole) {
                 self.choose(line.whole, at, &mut batch);
             }
             done += line.bytes;

@@ -3,11 +3,17 @@
 //!
 //! - A line is cut at white space and at the marks that end words in source, data and URLs. Pieces of
 //!   [`TOKEN_BYTES_MIN`] to [`TOKEN_BYTES_MAX`] bytes are tokens, longer ones are known by parts of
-//!   [`PART_BYTES`], so that any longer stretch of them is found.
+//!   [`PART_BYTES`], so that any longer stretch of them is found. Both sides of an `@` are one, too.
+//! - A piece that everybody writes (see `words`) is none by itself: words are a token together, when they are at least
+//!   three of [`PHRASE_BYTES_MIN`] bytes, or when capital words are all of a field (a name).
 //! - Of `NAME=value` and `name: value` only the value counts, and the whole of it is a token too.
 //! - A line none of whose pieces is a token (its words are short, or public) is one itself.
 //! - Shorter values are found everywhere and say nothing.
 //! - One byte over and over is no token.
+
+use alloc::vec::Vec;
+
+use super::words::{is_capital, is_ordinary};
 
 /// Shorter tokens are found everywhere and say nothing.
 pub const TOKEN_BYTES_MIN: usize = 6;
@@ -15,6 +21,12 @@ pub const TOKEN_BYTES_MIN: usize = 6;
 pub const TOKEN_BYTES_MAX: usize = 64;
 /// Length of such a part.
 pub const PART_BYTES: usize = 32;
+/// Words that everybody writes are a token together from this length on.
+pub const PHRASE_BYTES_MIN: usize = 18;
+/// And when there are so many of them.
+const PHRASE_WORDS_MIN: usize = 3;
+/// Capital words are a name from this length on.
+const NAME_BYTES_MIN: usize = 8;
 
 /// One line, as far as it may hold tokens.
 pub(super) struct Line<'a> {
@@ -47,20 +59,111 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// The pieces of a text between the marks that end words, long enough to be tokens.
-pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = text;
+/// Tells the tokens of a value; `all` of the phrases in it instead of as many as cover it, when it is public. Whether
+/// there is a phrase among them.
+pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u8])) -> bool {
+    let mut any = false;
+    let mut run: Vec<(usize, usize)> = Vec::new();
+    let mut end = 0;
+    // Whether the run has pieces that are none by themselves.
+    let mut ordinary = false;
+    for (from, to) in pieces(value) {
+        let piece = value.get(from..to).unwrap_or_default();
+        let between = value.get(end..from).unwrap_or_default();
+        if between == b"@"
+            && let Some((first, _)) = run.last()
+        {
+            tell(value.get(*first..to).unwrap_or_default());
+        }
+        if !joins(between) {
+            any |= phrases(value, &run, ordinary, all, tell);
+            run.clear();
+            ordinary = false;
+        }
+        if is_ordinary(piece) {
+            ordinary = true;
+        } else if piece.len() >= TOKEN_BYTES_MIN {
+            tell(piece);
+        }
+        run.push((from, to));
+        end = to;
+    }
+    any | phrases(value, &run, ordinary, all, tell)
+}
+
+/// Whether a value has nothing but what everybody writes, and little of it.
+pub(super) fn is_common(value: &[u8]) -> bool {
+    value.len() < PHRASE_BYTES_MIN
+        && pieces(value).all(|(from, to)| is_ordinary(value.get(from..to).unwrap_or_default()))
+}
+
+/// Tells the phrases of words that stand together: from one word on as many as are needed.
+fn phrases<'a>(
+    value: &'a [u8],
+    run: &[(usize, usize)],
+    ordinary: bool,
+    all: bool,
+    tell: &mut dyn FnMut(&'a [u8]),
+) -> bool {
+    let (Some((start, _)), Some((_, end))) = (run.first(), run.last()) else {
+        return false;
+    };
+    if !ordinary || run.len() < 2 {
+        return false;
+    }
+    let whole = value.get(*start..*end).unwrap_or_default();
+    let mut words = run
+        .iter()
+        .map(|(from, to)| value.get(*from..*to).unwrap_or_default());
+    if whole.len() >= NAME_BYTES_MIN && whole.len() < PHRASE_BYTES_MIN && words.all(is_capital) {
+        tell(whole);
+    }
+    // The word behind the phrase that begins with a word, if there are enough.
+    let phrase = |first: usize| {
+        let (from, _) = run.get(first)?;
+        let last = (first + PHRASE_WORDS_MIN - 1..run.len()).find(|last| {
+            run.get(*last)
+                .is_some_and(|(_, to)| to - from >= PHRASE_BYTES_MIN)
+        })?;
+        let (_, to) = run.get(last)?;
+        Some((last + 1, value.get(*from..*to)?))
+    };
+    let (mut first, mut covered) = (0, 0);
+    while let Some((behind, bytes)) = phrase(first) {
+        tell(bytes);
+        covered = behind;
+        first = if all { first + 1 } else { behind };
+    }
+    if !all
+        && covered < run.len()
+        && let Some((_, bytes)) = (0..run.len()).rev().find_map(phrase)
+    {
+        tell(bytes);
+    }
+    covered > 0
+}
+
+/// Whether words with this between them stand together.
+fn joins(between: &[u8]) -> bool {
+    matches!(
+        between,
+        b" " | [b',' | b';' | b':' | b'.' | b'?' | b'!', b' ']
+    )
+}
+
+/// The pieces of a text between the marks that end words: where they begin and end.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
     core::iter::from_fn(move || {
         loop {
-            if rest.is_empty() {
-                return None;
-            }
+            let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
             let end = end_of_piece(rest);
             let (piece, after) = rest.split_at_checked(end)?;
-            rest = after.get(split_bytes(after)..).unwrap_or_default();
-            let piece = trimmed(piece);
-            if piece.len() >= TOKEN_BYTES_MIN {
-                return Some(piece);
+            let start = at;
+            at += end + split_bytes(after);
+            let (from, to) = trimmed(piece);
+            if from < to {
+                return Some((start + from, start + to));
             }
         }
     })
@@ -191,11 +294,12 @@ const fn classes() -> [u8; 256] {
     classes
 }
 
-fn trimmed(mut piece: &[u8]) -> &[u8] {
-    while let [b'.' | b'-', rest @ ..] | [rest @ .., b'.' | b'-'] = piece {
-        piece = rest;
-    }
-    piece
+/// Where a piece begins and ends without dots and hyphens around it.
+fn trimmed(piece: &[u8]) -> (usize, usize) {
+    let inner = |byte: &u8| !matches!(byte, b'.' | b'-');
+    let from = piece.iter().position(inner).unwrap_or(piece.len());
+    let to = piece.iter().rposition(inner).map_or(from, |last| last + 1);
+    (from, to)
 }
 
 fn unquoted(mut value: &[u8]) -> &[u8] {

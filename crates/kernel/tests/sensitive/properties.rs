@@ -38,7 +38,13 @@ fn in_pieces(scanner: &Scanner, text: &[u8], cuts: &[usize]) -> Carried {
 
 /// Few letters, so that tokens overlap and nearly match.
 fn few() -> impl Strategy<Value = String> {
-    "[abAB1]{6,12}"
+    "[abAB1]{6,12}".prop_filter("everybody writes it", |token| is_one(token))
+}
+
+/// Whether a text is one token, not a word that everybody writes.
+fn is_one(text: &str) -> bool {
+    let sensitive = sensitive(&[text.to_string()]);
+    sensitive.len() == 1 && sensitive.number_of(text.as_bytes()).is_some()
 }
 
 fn token() -> impl Strategy<Value = String> {
@@ -55,6 +61,7 @@ fn token() -> impl Strategy<Value = String> {
             && bytes.iter().any(|b| *b != bytes[0])
             && !token.starts_with(['.', '-'])
             && !token.ends_with(['.', '-'])
+            && is_one(token)
     })
 }
 
@@ -64,7 +71,7 @@ proptest! {
     /// Without codes the search is exact.
     #[test]
     fn plain_is_exact(tokens in prop::collection::btree_set(few(), 1..40), text in "[abAB1]{0,120}") {
-        let tokens: Vec<String> = tokens.into_iter().filter(|t| t.bytes().any(|b| b != t.as_bytes()[0])).collect();
+        let tokens: Vec<String> = tokens.into_iter().collect();
         let sensitive = sensitive(&tokens);
         let bytes: Vec<Vec<u8>> = tokens.iter().map(|t| t.as_bytes().to_vec()).collect();
         prop_assert_eq!(sensitive.len(), tokens.len());
