@@ -73,7 +73,6 @@ pub(crate) fn files(authority_pem: &str, hostname: &str) -> Vec<SyntheticFile> {
         authority_pem,
     ));
     files.extend(java::stores(&bundle));
-    files.extend(browsers(authority_pem, Path::new("/")));
     files.push(SyntheticFile::read_only(
         "/etc/resolv.conf",
         format!("nameserver {RESOLVER}\noptions timeout:5 attempts:2\n"),
@@ -84,36 +83,6 @@ pub(crate) fn files(authority_pem: &str, hostname: &str) -> Vec<SyntheticFile> {
     ));
     files.push(SyntheticFile::read_only("/etc/nsswitch.conf", NSSWITCH));
     files
-}
-
-/// Browsers keep stores of their own, and take further authorities from managed policies. Only for
-/// browsers that are there, since a file in a new place means a copy of the directory around it.
-fn browsers(authority_pem: &str, root: &Path) -> Vec<SyntheticFile> {
-    let body: String = authority_pem
-        .lines()
-        .filter(|line| !line.starts_with("-----"))
-        .collect();
-    let chromium = serde_json::json!({ "CACertificates": [body] }).to_string();
-    let firefox = serde_json::json!({ "policies": { "Certificates": { "Install": [
-        format!("/etc/ssl/certs/{AUTHORITY_SUBJECT_HASH}.0"),
-    ] } } })
-    .to_string();
-    [
-        ("etc/chromium", "policies/managed/kairos.json", &chromium),
-        ("etc/opt/chrome", "policies/managed/kairos.json", &chromium),
-        ("usr/lib/firefox", "distribution/policies.json", &firefox),
-        (
-            "usr/lib/firefox-esr",
-            "distribution/policies.json",
-            &firefox,
-        ),
-    ]
-    .into_iter()
-    .filter(|(folder, ..)| root.join(folder).is_dir())
-    .map(|(folder, file, content)| {
-        SyntheticFile::read_only(root.join(folder).join(file), content.as_str())
-    })
-    .collect()
 }
 
 /// What OpenSSL calls a certificate of this subject in a certificate directory.
@@ -142,25 +111,4 @@ fn host_bundle() -> Vec<u8> {
         .chain(BUNDLES.iter().map(PathBuf::from))
         .find_map(|path| std::fs::read(path).ok().filter(|bytes| !bytes.is_empty()))
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_browser_that_is_there_is_told() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("etc/chromium")).unwrap();
-        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n";
-        let files = browsers(pem, root.path());
-        let [file] = files.as_slice() else {
-            panic!("{files:?}")
-        };
-        assert!(
-            file.path
-                .ends_with("etc/chromium/policies/managed/kairos.json")
-        );
-        assert_eq!(file.content, br#"{"CACertificates":["AAAABBBB"]}"#);
-    }
 }
