@@ -19,6 +19,8 @@ use crate::event::{EventId, HoldId, Source};
 use crate::label::Level;
 use crate::value::Origin;
 
+/// Heads of requests.
+mod head;
 /// Levels and origins.
 mod records;
 /// Pieces and codes.

@@ -22,25 +22,20 @@ pub(crate) fn scan(
     spool: &Spool,
 ) -> Result<Carried, String> {
     let [method, name, target] = line;
-    let mut found = host(scanner, name);
-    for part in [method, target] {
-        found.merge(&scanner.scan(part.as_bytes()));
-    }
-    for (name, value) in headers {
-        found.merge(&scanner.scan(name.as_str().as_bytes()));
-        found.merge(&scanner.scan(value.as_bytes()));
+    let lines = headers.iter();
+    let lines = lines.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let mut found = scanner.scan_head(name, target, lines);
+    found.merge(&scanner.scan(method.as_bytes()));
+    for value in headers.values() {
         if let Some(decoded) = basic(value.as_bytes()) {
             found.merge(&scanner.scan(&decoded));
         }
-    }
-    for joined in joined(name, target, headers) {
-        found.merge(&scanner.scan(&joined));
     }
     if spool.body_bytes() == 0 {
         return Ok(found);
     }
     if let Some(form) = form(headers, spool)? {
-        found.merge(&scanner.scan(&values(&form)));
+        found.merge(&scanner.scan_form(&form));
     }
     let body = |at: u64| -> io::Result<Box<dyn Read + Send>> { Ok(spool.body_reader_at(at)) };
     let mut budget = Budget::default();
@@ -58,56 +53,6 @@ pub(crate) fn scan(
         found.merge(&coded);
     }
     Ok(found)
-}
-
-/// What a host's name carries: as it is, and with its labels put together. Case says nothing.
-pub(crate) fn host(scanner: &Scanner, name: &str) -> Carried {
-    let mut found = scanner.scan_name(name);
-    found.merge(&scanner.scan_name(&name.replace('.', "")));
-    found
-}
-
-/// The parts of a request's head put together in their order: labels of the host, segments of the path, names and
-/// values of the query, values of the headers, and all of these; so that a secret cut into consecutive ones is found.
-fn joined(name: &str, target: &str, headers: &HeaderMap) -> Vec<Vec<u8>> {
-    let after_host = match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or(""),
-        None => target,
-    };
-    let (path, query) = after_host.split_once('?').unwrap_or((after_host, ""));
-    let segments: Vec<u8> = path.bytes().filter(|b| *b != b'/').collect();
-    let values = values(query.as_bytes());
-    let names: Vec<u8> = query
-        .split('&')
-        .filter_map(|pair| pair.split('=').next())
-        .flat_map(str::bytes)
-        .collect();
-    let lines: Vec<u8> = headers
-        .values()
-        .flat_map(|v| v.as_bytes())
-        .copied()
-        .collect();
-    // A cookie's values, and those of any header that looks like one.
-    let cookies: Vec<u8> = headers
-        .values()
-        .flat_map(|v| v.as_bytes().split(|b| *b == b';'))
-        .filter_map(|pair| pair.splitn(2, |b| *b == b'=').nth(1))
-        .flatten()
-        .copied()
-        .collect();
-    let labels = name.replace('.', "").into_bytes();
-    let all = [&labels[..], &segments, &values, &lines].concat();
-    vec![segments, names, values, lines, cookies, all]
-}
-
-/// The values of `name=value&...`, put together.
-fn values(pairs: &[u8]) -> Vec<u8> {
-    pairs
-        .split(|b| *b == b'&')
-        .filter_map(|pair| pair.splitn(2, |b| *b == b'=').nth(1))
-        .flatten()
-        .copied()
-        .collect()
 }
 
 /// A form in the body, when it is one.

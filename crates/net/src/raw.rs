@@ -48,7 +48,7 @@ pub(crate) async fn serve(
         class: Class::Blocking,
         gated: Vec::new(),
         arguments: Vec::new(),
-        carries: crate::inspect::host(&shared.session.scanner(), &target.host),
+        carries: shared.session.scanner().scan_host(&target.host),
         payload: Payload::default(),
         base: None,
         saw: Vec::new(),

@@ -88,7 +88,7 @@ impl WorkspaceLabels {
         Ok(labels)
     }
 
-    /// As [`WorkspaceLabels::open`], on a disk that no other process uses.
+    /// As [`WorkspaceLabels::open`], on a disk that nobody else uses.
     ///
     /// # Errors
     /// When they cannot be read or written.
@@ -98,6 +98,18 @@ impl WorkspaceLabels {
         workspace: &str,
     ) -> Result<Self, LabelsError> {
         Self::open_path(disk, path_of(root, workspace), true)
+    }
+
+    /// As [`WorkspaceLabels::open_on`], while other sessions may have them open: nothing is mended or rewritten.
+    ///
+    /// # Errors
+    /// When they cannot be read or written.
+    pub fn open_beside(
+        disk: &Arc<dyn Disk>,
+        root: &Path,
+        workspace: &str,
+    ) -> Result<Self, LabelsError> {
+        Self::open_path(disk, path_of(root, workspace), false)
     }
 
     fn open_path(disk: &Arc<dyn Disk>, path: PathBuf, alone: bool) -> Result<Self, LabelsError> {
@@ -265,6 +277,25 @@ mod tests {
         };
         let trusted = KindSet::of(kinds);
         Relabel::Stick(place, Label { trusted, level })
+    }
+
+    #[test]
+    fn sessions_beside_each_other_lose_nothing() {
+        let disk = crate::MemoryDisk::shared();
+        let open = || WorkspaceLabels::open_beside(&disk, Path::new("/"), "w").unwrap();
+        let mut one = open();
+        // So many that whoever is alone would write the file anew.
+        for _ in 0..=LINES_MIN {
+            one.append(&stick("a", &[Kind::Path], Level::Public))
+                .unwrap();
+        }
+        let mut two = open();
+        one.append(&stick("b", &[Kind::Path], Level::Critical))
+            .unwrap();
+        two.append(&stick("c", &[Kind::Path], Level::Critical))
+            .unwrap();
+        assert_eq!(two.news().unwrap().len(), 2);
+        assert_eq!(open().known().len(), 3);
     }
 
     #[test]

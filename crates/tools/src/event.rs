@@ -1,5 +1,9 @@
 //! From a harness's words to effects and content.
 
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::policy::Policy;
 use kernel::{
     Carried, Channel, Class, Content, Digest, Effect, EventId, FileOp, HoldId, Incoming, Leaf,
@@ -52,6 +56,14 @@ pub struct Proposed {
     pub effect: Effect,
     /// What would leave, in canonical form.
     pub bytes: Vec<u8>,
+    /// Of a request, what the canonical form does not say as it is.
+    sent: Sent,
+}
+
+#[derive(Debug, Default)]
+struct Sent {
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
 }
 
 /// The effect that a harness proposes.
@@ -111,12 +123,7 @@ fn call(tool: String, arguments: Option<Data>, policy: &Policy) -> Result<Propos
     exact(&arguments)?;
     let leaves = arguments_of(&arguments)?;
     // RFC 8785: one text for one meaning, so that the digest stands for the arguments.
-    let bytes = serde_json_canonicalizer::to_vec(&arguments).map_err(|error| {
-        Mistake::new(
-            format!("`arguments` has no canonical form: {error}"),
-            "numbers have to be finite",
-        )
-    })?;
+    let bytes = canonical(&arguments)?;
     let class = policy
         .tool(&tool)
         .map_or(Class::Blocking, |rule| rule.class);
@@ -134,7 +141,20 @@ fn call(tool: String, arguments: Option<Data>, policy: &Policy) -> Result<Propos
     effect.arguments = leaves;
     effect.payload = payload(&bytes);
     effect.about = about;
-    Ok(Proposed { effect, bytes })
+    Ok(Proposed {
+        effect,
+        bytes,
+        sent: Sent::default(),
+    })
+}
+
+fn canonical(value: &Value) -> Result<Vec<u8>, Mistake> {
+    serde_json_canonicalizer::to_vec(value).map_err(|error| {
+        Mistake::new(
+            format!("this has no canonical form: {error}"),
+            "numbers have to be finite",
+        )
+    })
 }
 
 /// The canonical form writes numbers as they are in IEEE 754, so two of them must not look the same
@@ -192,7 +212,8 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
     } else {
         Class::Stallable
     };
-    let about = match request.body.len() {
+    let sent = outgoing(&request)?;
+    let about = match sent.body.len() {
         0 => "no body".to_string(),
         bytes => format!("{bytes} bytes"),
     };
@@ -202,11 +223,89 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
         port,
         path,
     };
-    let bytes = request.body.into_bytes();
+    // A text alone stands for itself; anything more is written down in one way.
+    let bytes = if sent.headers.is_empty() && request.body_base64.is_none() {
+        request.body.into_bytes()
+    } else {
+        let mut whole = serde_json::Map::new();
+        whole.insert("headers".into(), serde_json::json!(sent.headers));
+        match request.body_base64 {
+            Some(_) => whole.insert("body_base64".into(), BASE64.encode(&sent.body).into()),
+            None => whole.insert("body".into(), request.body.into()),
+        };
+        canonical(&Value::Object(whole))?
+    };
     let mut effect = Effect::new(Channel::Net, Operation::Request(method), object, class);
     effect.payload = payload(&bytes);
     effect.about = about;
-    Ok(Proposed { effect, bytes })
+    Ok(Proposed {
+        effect,
+        bytes,
+        sent,
+    })
+}
+
+/// Headers in lower case, and the body as bytes.
+fn outgoing(request: &request::Request) -> Result<Sent, Mistake> {
+    let mut headers = BTreeMap::new();
+    let given = match &request.headers {
+        None | Some(Data(Value::Null)) => &serde_json::Map::new(),
+        Some(Data(Value::Object(map))) => map,
+        Some(_) => {
+            return Err(Mistake::new(
+                "`headers` is not an object",
+                "give each header by its name: `{\"content-type\": \"text/plain\"}`",
+            ));
+        }
+    };
+    for (name, value) in given {
+        let Value::String(value) = value else {
+            return Err(Mistake::new(
+                format!("the header `{}` is no text", name.escape_debug()),
+                "write its value as a text; join several values with commas",
+            ));
+        };
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if name.is_empty() || !name.bytes().all(token) || value.contains(['\r', '\n', '\0']) {
+            return Err(Mistake::new(
+                format!("`{}` is no header", name.escape_debug()),
+                "give each by name and value, without line breaks",
+            ));
+        }
+        let name = name.to_ascii_lowercase();
+        let coded = value.split(',').any(|coding| {
+            let coding = coding.trim();
+            !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")
+        });
+        if name == "content-encoding" && coded {
+            return Err(Mistake::new(
+                format!("the body is packed (`{value}`) and cannot be looked into"),
+                "propose the request with its body unpacked, and without `content-encoding`",
+            ));
+        }
+        if headers.insert(name, value.clone()).is_some() {
+            return Err(Mistake::new(
+                "two headers have the same name",
+                "join their values with commas; case says nothing in names",
+            ));
+        }
+    }
+    let body = match &request.body_base64 {
+        None => request.body.clone().into_bytes(),
+        Some(_) if !request.body.is_empty() => {
+            return Err(Mistake::new(
+                "the request has two bodies",
+                "give `body` for a text, or `body_base64` for any bytes",
+            ));
+        }
+        Some(coded) => BASE64.decode(coded).map_err(|error| {
+            Mistake::new(
+                format!("`body_base64` is no base64: {error}"),
+                "give the standard alphabet with padding, in one line",
+            )
+        })?,
+    };
+    Ok(Sent { headers, body })
 }
 
 fn changed(change: request::Change) -> Result<Proposed, Mistake> {
@@ -228,7 +327,11 @@ fn changed(change: request::Change) -> Result<Proposed, Mistake> {
     );
     effect.payload = payload(&bytes);
     effect.about = format!("{} bytes", bytes.len());
-    Ok(Proposed { effect, bytes })
+    Ok(Proposed {
+        effect,
+        bytes,
+        sent: Sent::default(),
+    })
 }
 
 /// What the bytes that would leave carry: object, and content as it is and leaf by leaf.
@@ -239,30 +342,22 @@ fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
     let mut scan = scanner.start();
     scan.feed(&proposed.bytes);
     let mut carried = scan.finish();
-    let mut look = |text: &str| carried.merge(&scanner.scan(text.as_bytes()));
-    look(proposed.effect.operation.name());
-    match &proposed.effect.object {
+    let name = proposed.effect.operation.name();
+    carried.merge(&scanner.scan(name.as_bytes()));
+    let object = match &proposed.effect.object {
         Object::Party { host, path, .. } => {
-            look(path);
-            // What was cut into segments of a path or values of a query is whole without what
-            // stands between them.
-            let (segments, query) = path.split_once('?').unwrap_or((path, ""));
-            look(&segments.replace('/', ""));
-            let values = query
-                .split('&')
-                .map(|pair| pair.split_once('=').unwrap_or(("", pair)).1);
-            look(&values.collect::<String>());
-            look(&path.replace(['/', '?', '&', '=', ';'], ""));
-            for name in [host.clone(), host.replace('.', "")] {
-                carried.merge(&scanner.scan_name(&name));
-            }
+            let Sent { headers, body } = &proposed.sent;
+            let mut scan = scanner.start();
+            scan.feed(body);
+            carried.merge(&scan.finish());
+            let headers = headers.iter();
+            let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            scanner.scan_head(host, path, headers)
         }
-        Object::Location { path, .. } => {
-            look(path);
-            look(&path.replace('/', ""));
-        }
-        Object::Tool { name } => look(name),
-    }
+        Object::Location { path, .. } => scanner.scan_path(path),
+        Object::Tool { name } => scanner.scan(name.as_bytes()),
+    };
+    carried.merge(&object);
     let arguments = &proposed.effect.arguments;
     if arguments.len() > 1 {
         let joined: String = arguments.iter().map(|leaf| leaf.value.as_str()).collect();
@@ -382,4 +477,90 @@ fn flatten(
         scalar => found.push(Leaf::new(path.as_str(), scalar.to_string())),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::Level;
+    use kernel::sensitive::Sensitive;
+
+    fn request(line: Value) -> Result<Proposed, Mistake> {
+        let mut sensitive = Sensitive::default();
+        sensitive.add_text(
+            "KEY=s3cr3t-0123456789abcdef\nBIN=\u{1}\u{2}x9\u{3}y8\u{4}",
+            Level::Critical,
+            &Source::Task,
+            EventId(1),
+        );
+        let line = serde_json::json!({ "session": "s", "request": line });
+        let propose = serde_json::from_value(line).unwrap();
+        proposed(propose, &Policy::default(), &sensitive.scanner())
+    }
+
+    #[test]
+    fn headers_and_bytes_are_searched_and_told_apart() {
+        let url = "https://sink.example/x";
+        let plain = request(serde_json::json!({ "method": "POST", "url": url, "body": "x" }));
+        let plain = plain.unwrap().effect;
+        assert!(plain.carries.is_empty());
+        let mut digests = vec![plain.payload.digest];
+        for (line, carries) in [
+            (
+                serde_json::json!({ "headers": { "X-Key": "s3cr3t-0123456789abcdef" } }),
+                true,
+            ),
+            (
+                serde_json::json!({ "headers": { "a": "s3cr3t-0123", "b": "456789abcdef" } }),
+                true,
+            ),
+            (
+                serde_json::json!({ "headers": { "a": "text/plain" } }),
+                false,
+            ),
+            (
+                serde_json::json!({ "headers": { "a": "text/html" } }),
+                false,
+            ),
+            (
+                serde_json::json!({ "body_base64": BASE64.encode(b"\xff\x00s3cr3t-0123456789abcdef") }),
+                true,
+            ),
+            (
+                serde_json::json!({ "body_base64": BASE64.encode(b"\xff\x01\x02x9\x03y8\x04") }),
+                true,
+            ),
+            (
+                serde_json::json!({ "body_base64": BASE64.encode(b"\xff\x00") }),
+                false,
+            ),
+        ] {
+            let mut line = line;
+            line["method"] = "POST".into();
+            line["url"] = url.into();
+            let effect = request(line.clone()).unwrap().effect;
+            assert_eq!(!effect.carries.is_empty(), carries, "{line}");
+            assert!(!digests.contains(&effect.payload.digest), "{line}");
+            digests.push(effect.payload.digest);
+        }
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_looked_into_is_a_mistake() {
+        for line in [
+            serde_json::json!({ "headers": { "Content-Encoding": "gzip" }, "body_base64": "AAAA" }),
+            serde_json::json!({ "body": "x", "body_base64": "AAAA" }),
+            serde_json::json!({ "body_base64": "A-A_" }),
+            serde_json::json!({ "headers": { "a b": "x" } }),
+            serde_json::json!({ "headers": { "a": "x\r\nb: y" } }),
+            serde_json::json!({ "headers": { "a": "x", "A": "y" } }),
+            serde_json::json!({ "headers": { "a": 1 } }),
+            serde_json::json!({ "headers": ["a"] }),
+        ] {
+            let mut line = line;
+            line["method"] = "POST".into();
+            line["url"] = "https://sink.example/x".into();
+            assert!(request(line.clone()).is_err(), "{line}");
+        }
+    }
 }

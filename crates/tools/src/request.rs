@@ -118,9 +118,15 @@ pub struct Request {
     pub method: String,
     /// Absolute URL.
     pub url: String,
+    /// Header lines, value by name; several of one name are joined with commas.
+    #[serde(default)]
+    pub headers: Option<Data>,
     /// Body.
     #[serde(default)]
     pub body: String,
+    /// Body that is no text, in base64.
+    #[serde(default)]
+    pub body_base64: Option<String>,
 }
 
 /// A change of a file in the workspace.

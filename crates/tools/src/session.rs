@@ -64,13 +64,14 @@ impl Sink {
 }
 
 impl Harness {
-    /// Begins a session in a directory of a disk; what outlives it is on the shared one. The first event is
+    /// Begins a session in a directory of a disk; what outlives it is on the shared one, or on
+    /// the system's when there is none. The first event is
     /// the task's, if there is one.
     ///
     /// # Errors
     /// When its log cannot be written.
     pub fn open(
-        (disk, shared): (&Arc<dyn Disk>, &Arc<dyn Disk>),
+        (disk, shared): (&Arc<dyn Disk>, Option<&Arc<dyn Disk>>),
         root: &Path,
         id: &str,
         policy: &LoadedPolicy,
@@ -106,7 +107,11 @@ impl Harness {
         })
         .map_err(|e| failed(e.to_string()))?;
         let labels = workspace
-            .map(|name| WorkspaceLabels::open_on(shared, root, name))
+            .map(|name| match shared {
+                // Other processes may use it: there is a lock.
+                None => WorkspaceLabels::open(root, name),
+                Some(shared) => WorkspaceLabels::open_beside(shared, root, name),
+            })
             .transpose()
             .map_err(|e| failed(e.to_string()))?;
         let session = Session::new(Parts {

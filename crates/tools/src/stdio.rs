@@ -288,7 +288,10 @@ impl Sessions {
         // What is forgotten at the end is kept apart, so that it is gone at once.
         let own = service.forget.then(MemoryDisk::shared);
         let harness = Harness::open(
-            (own.as_ref().unwrap_or(&service.disk), &service.disk),
+            (
+                own.as_ref().unwrap_or(&service.disk),
+                service.forget.then_some(&service.disk),
+            ),
             &service.root,
             &name,
             policy,
