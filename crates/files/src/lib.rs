@@ -9,6 +9,8 @@
 pub mod trees;
 /// From settled changes to effects, and what becomes of them.
 mod decide;
+/// Carries out what was released.
+mod batch;
 /// The trees as a FUSE file system.
 mod fuse;
 /// Attributes in the kernel's form.
