@@ -9,9 +9,9 @@
 )]
 
 use kairos_e2e::run::kairos;
-use kairos_e2e::workspace::SECRET;
-use kairos_e2e::{Outcome, Policy, Run, Who, Witness, Workspace};
-use serde_json::Value;
+use kairos_e2e::workspace::{SECRET, TASK};
+use kairos_e2e::{Agent, Outcome, Policy, Provider, Run, Who, Witness, Workspace};
+use serde_json::{Value, json};
 
 const EVIL: &str = "evil.example.test";
 const FRIEND: &str = "friend.example.test";
@@ -296,6 +296,81 @@ fn a_tap_passes_everything_as_it_is() {
         "verbatim: {text}"
     );
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// An editor that accepts everything, `codex app-server`, and the tap between them: the command that would send the secret is
+/// declined, the turn is steered, the job is done.
+#[test]
+fn a_tap_declines_what_an_editor_would_accept() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+    let workspace = Workspace::deploy("http://evil.example.test/register");
+    let path = workspace.path();
+    let arguments = ["--cwd", path.to_str().unwrap()];
+    let provider = Provider::start(&workspace.logs(), "replan", &arguments);
+    let agent = Agent::codex(&workspace, TASK);
+    let recording = workspace.logs().join("tap.jsonl");
+    let config = workspace.home().join(".codex/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace(&format!("http://{}", agent.host), &provider.url());
+    std::fs::write(&config, text).unwrap();
+    let mut child = Command::new(kairos_e2e::place::kairos())
+        .args(["tap", "--guards", "egress", "--record"])
+        .arg(&recording)
+        .args(["--", &agent.command[0], "app-server"])
+        .env("HOME", workspace.home())
+        .env("SCRIPTED_KEY", "dummy")
+        .current_dir(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut say = |message: Value| writeln!(input, "{message}").unwrap();
+    let mut asked = Vec::new();
+    say(
+        json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "title": "t", "version": "1"}}}),
+    );
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let method = message["method"].as_str().unwrap_or_default();
+        if method.ends_with("requestApproval") {
+            asked.push(message["params"]["command"].to_string());
+            say(json!({"id": message["id"], "result": {"decision": "accept"}}));
+        } else if method == "turn/completed" {
+            break;
+        } else if message["id"] == 1 {
+            say(json!({"method": "initialized"}));
+            let params = json!({"cwd": path, "approvalPolicy": "untrusted", "sandbox": "danger-full-access"});
+            say(json!({"id": 2, "method": "thread/start", "params": params}));
+        } else if message["id"] == 2 {
+            let thread = &message["result"]["thread"]["id"];
+            let words = json!([{"type": "text", "text": TASK, "text_elements": []}]);
+            say(
+                json!({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}}),
+            );
+        }
+    }
+    drop(input);
+    child.wait().unwrap();
+    let record = std::fs::read_to_string(&recording).unwrap();
+    assert!(!asked.is_empty(), "{record}");
+    assert!(
+        !asked.iter().any(|command| command.contains("curl")),
+        "the editor was asked: {asked:?}"
+    );
+    assert_eq!(
+        workspace.read("result.txt").as_deref(),
+        Some("port is 8080\n"),
+        "{record}"
+    );
+    assert!(
+        record.contains("turn/steer") && record.contains("\"decision\":\"decline\""),
+        "{record}"
+    );
+    let found = kairos(&workspace, Who::Me, &["guard", recording.to_str().unwrap()]);
+    assert!(found.stdout.contains("sensitive-egress"), "{found:?}");
 }
 
 fn tempfile_folder() -> std::path::PathBuf {

@@ -76,7 +76,7 @@ pub struct Egress {
 }
 
 /// What one tool call's commands would do.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// What would leave.
     pub egress: Vec<Egress>,

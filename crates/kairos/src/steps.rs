@@ -99,9 +99,10 @@ pub(crate) fn effect(event: u64, effect: &Effect, decision: &str, policy: &Polic
         Object::Party {
             host, port, path, ..
         } => {
-            if policy.internal(host, *port, effect.operation.name(), path)
-                || policy.internal(host, *port, "GET", path)
-            {
+            let theirs = effect.fields.contains_key(kernel::policy::OTHER_ACCOUNT);
+            let internal = policy.internal(host, *port, effect.operation.name(), path)
+                || policy.internal(host, *port, "GET", path);
+            if internal && !theirs {
                 return None;
             }
             Some(host.clone())

@@ -147,9 +147,9 @@ impl Learn {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{} approved effects in {} sessions.",
-            approved.len(),
-            pasts.len()
+            "{} in {}.",
+            counted(approved.len(), "approved effect"),
+            counted(pasts.len(), "session")
         );
         for known in &uncovered {
             let _ = writeln!(
@@ -438,6 +438,10 @@ fn rank(level: Option<&str>) -> usize {
             .position(|level| level.name() == name)
     };
     level.and_then(place).map_or(0, |place| place + 1)
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A string as TOML writes it.

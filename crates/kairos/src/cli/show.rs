@@ -67,15 +67,20 @@ pub(crate) fn summary(report: &Report) -> String {
             format!(", {} failed", failed.len())
         },
     );
+    let unenforced = report.unenforced();
+    let vouched: Vec<&Item> = released
+        .iter()
+        .copied()
+        .filter(|item| !unenforced.iter().any(|other| other.event == item.event))
+        .collect();
     section(
         &mut text,
         "released",
         AnsiColor::Green,
-        &released,
+        &vouched,
         RELEASED_MAX,
         false,
     );
-    let unenforced = report.unenforced();
     section(
         &mut text,
         "happened, and would not have under `--mode enforce`",
