@@ -104,8 +104,12 @@ pub fn read(direction: Direction, line: &[u8]) -> Vec<Message> {
             }]
         }
         (Direction::ToClient, method) if method.ends_with("requestApproval") => {
+            // Without an id nobody waits for an answer.
+            let Some(id) = id else {
+                return vec![Message::Other];
+            };
             vec![Message::Approval(Approval {
-                id: id.unwrap_or_default(),
+                id,
                 thread: text_or_empty(params, "threadId"),
                 turn: text_or_empty(params, "turnId"),
                 item: text_or_empty(params, "itemId"),
