@@ -17,12 +17,20 @@ pub mod log;
 pub mod recover;
 /// Policy files.
 pub mod policy;
-/// Requests to model providers.
-pub mod request;
-/// Answers of model providers.
-pub mod response;
-/// Notices put into requests.
-pub mod notices;
+/// What is promised of every provider's protocol.
+mod provider;
+/// Anthropic Messages.
+pub mod anthropic;
+/// OpenAI Responses.
+pub mod responses;
+/// Chat Completions.
+pub mod chat;
+/// Gemini.
+pub mod gemini;
+/// `codex app-server`.
+pub mod app_server;
+/// Commands that a model writes.
+pub mod shell;
 /// HTTP/1 framing.
 pub mod framing;
 /// Compressed WebSocket messages.
@@ -71,19 +79,34 @@ pub const TARGETS: &[Target] = &[
         seeds: policy::SEEDS,
     },
     Target {
-        name: "request",
-        run: request::run,
-        seeds: request::SEEDS,
+        name: "anthropic",
+        run: anthropic::run,
+        seeds: anthropic::SEEDS,
     },
     Target {
-        name: "response",
-        run: response::run,
-        seeds: response::SEEDS,
+        name: "responses",
+        run: responses::run,
+        seeds: responses::SEEDS,
     },
     Target {
-        name: "notices",
-        run: notices::run,
-        seeds: notices::SEEDS,
+        name: "chat",
+        run: chat::run,
+        seeds: chat::SEEDS,
+    },
+    Target {
+        name: "gemini",
+        run: gemini::run,
+        seeds: gemini::SEEDS,
+    },
+    Target {
+        name: "app_server",
+        run: app_server::run,
+        seeds: app_server::SEEDS,
+    },
+    Target {
+        name: "shell",
+        run: shell::run,
+        seeds: shell::SEEDS,
     },
     Target {
         name: "framing",

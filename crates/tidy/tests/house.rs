@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kairos-net",
             "kairos-term",
             "kairos-conversation",
+            "kairos-guards",
         ],
     ),
     // The simulation: a test, and no part of the program.

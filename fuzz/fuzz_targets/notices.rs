@@ -1,4 +1,0 @@
-//! `targets::notices` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::notices::run(bytes));

@@ -1,4 +1,0 @@
-//! `targets::request` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::request::run(bytes));

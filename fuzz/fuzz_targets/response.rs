@@ -1,4 +1,0 @@
-//! `targets::response` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::response::run(bytes));

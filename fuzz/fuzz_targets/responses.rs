@@ -1,0 +1,4 @@
+//! `targets::responses` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::responses::run(bytes));
