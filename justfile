@@ -29,7 +29,7 @@ perf-net *arguments:
     cargo build --release --package kairos-net --example measure
     scripts/measure-net {{arguments}}
 
-# Every runtime trusts the boundary: installs Go, Ruby, PHP, wget, GnuTLS, Chromium, Deno and Bun.
+# Every runtime trusts the boundary: installs Go, Ruby, PHP, wget, GnuTLS, Deno and Bun.
 runtimes:
     cargo build --package kairos
     KAIROS_RUNTIMES="$(scripts/install-runtimes)" cargo test --package kairos-e2e --test runtimes -- --include-ignored

@@ -102,14 +102,3 @@ fn deno() {
 fn bun() {
     trusts("{tools}/node_modules/.bin/bun -e 'await fetch(\"{url}\")'");
 }
-
-/// A browser keeps a store of its own below the home; docs/net.md has the line that fills it.
-#[test]
-#[ignore = "needs Chromium: `just runtimes`"]
-fn chromium_with_its_store_filled() {
-    trusts(
-        "mkdir -p ~/.pki/nssdb && certutil -N -d sql:$HOME/.pki/nssdb --empty-password && \
-         certutil -A -d sql:$HOME/.pki/nssdb -t C,, -n kairos -i /etc/ssl/certs/edb3a611.0 && \
-         chromium --headless --no-sandbox --disable-gpu --user-data-dir=/tmp/profile --dump-dom {url}",
-    );
-}
