@@ -49,6 +49,10 @@ pub mod dns;
 pub mod terminal;
 /// The sensitive search.
 pub mod scan;
+/// Finding values in any text.
+pub mod values;
+/// Lines of `kairos decide --stdio`.
+pub mod protocol;
 
 /// One target.
 #[derive(Clone, Copy)]
@@ -152,6 +156,16 @@ pub const TARGETS: &[Target] = &[
         name: "scan",
         run: scan::run,
         seeds: scan::SEEDS,
+    },
+    Target {
+        name: "values",
+        run: values::run,
+        seeds: values::SEEDS,
+    },
+    Target {
+        name: "protocol",
+        run: protocol::run,
+        seeds: protocol::SEEDS,
     },
 ];
 

@@ -57,6 +57,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kairos-term",
             "kairos-conversation",
             "kairos-guards",
+            "kairos-monitor",
+            "kairos-tools",
         ],
     ),
     // The simulation: a test, and no part of the program.

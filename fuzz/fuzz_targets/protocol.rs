@@ -1,0 +1,4 @@
+//! `targets::protocol` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::protocol::run(bytes));
