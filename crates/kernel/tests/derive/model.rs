@@ -173,6 +173,15 @@ impl Model {
             let day = text.strip_prefix("2024-05-")?;
             (day.len() == 2).then(|| text.to_string())
         };
+        // Several days: from, to.
+        let each = text.split(|c: char| !c.is_ascii_digit() && c != '-');
+        let days: Vec<&str> = each.filter(|part| !part.is_empty()).collect();
+        if days.len() > 1 && !text.contains(char::is_alphabetic) {
+            return self.forms.contains(Form::Dates)
+                && days
+                    .iter()
+                    .all(|one| day(one).is_some() && self.has(Kind::Date, one));
+        }
         match day(text) {
             Some(iso) if iso == text => self.has(Kind::Date, &iso),
             Some(iso) => self.forms.contains(Form::Dates) && self.has(Kind::Date, &iso),
