@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::show::clean;
-use crate::cli::undo::place;
+use crate::cli::undo::places;
 use crate::cli::{Which, print};
 use crate::exit::{Failure, Outcome, Status};
 use crate::setup::Setup;
@@ -42,11 +42,7 @@ impl Conflicts {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.which.find()?;
         let setup = Setup::read(&dir)?;
-        let wanted = self
-            .paths
-            .iter()
-            .map(|path| place(&setup, path))
-            .collect::<Outcome<Vec<_>>>()?;
+        let wanted = places(&setup, &self.paths)?;
         let reopened = wiring::reopen(&dir)?.ok_or_else(|| {
             Failure::new(format!(
                 "session {} is running; its conflicts are settled when it has ended",

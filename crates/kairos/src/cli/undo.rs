@@ -34,11 +34,7 @@ impl Undo {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.which.find()?;
         let setup = Setup::read(&dir)?;
-        let below = self
-            .paths
-            .iter()
-            .map(|path| place(&setup, path))
-            .collect::<Outcome<Vec<_>>>()?;
+        let below = places(&setup, &self.paths)?;
         let reopened = wiring::reopen(&dir)?.ok_or_else(|| {
             Failure::new(format!(
                 "session {} is running; end it before you undo it",
@@ -120,8 +116,13 @@ fn confirmed(would: &[files::Undone]) -> Outcome<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// The trees and paths below them that arguments name; see [`place`].
+pub(crate) fn places(setup: &Setup, paths: &[PathBuf]) -> Outcome<Vec<(String, Vec<u8>)>> {
+    paths.iter().map(|path| place(setup, path)).collect()
+}
+
 /// The tree and the path in it that a path on the command line means.
-pub(crate) fn place(setup: &Setup, path: &Path) -> Outcome<(String, Vec<u8>)> {
+fn place(setup: &Setup, path: &Path) -> Outcome<(String, Vec<u8>)> {
     use std::os::unix::ffi::OsStrExt as _;
     let absolute = if path.is_absolute() {
         path.to_path_buf()
