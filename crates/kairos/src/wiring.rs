@@ -23,8 +23,13 @@ use crate::report::Report;
 use crate::setup::{Lock, RunMode, Setup, apart};
 use crate::steps;
 use crate::surroundings::{Surroundings, identity, now, session_id, workspace};
-use crate::telling::{Conversation, Telling};
+use crate::telling::Telling;
 use crate::watching::{Guarded, Watch, Watching, memory_place};
+
+/// The net channel's settings.
+mod network;
+
+use network::Placeholder;
 
 /// What is to be run, and how.
 #[derive(Debug)]
@@ -125,7 +130,7 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
         words.first().map_or("", String::as_str),
     )?;
     apart(surroundings.place.root(), &trees)?;
-    let placeholders = placeholders(&loaded)?;
+    let placeholders = network::placeholders(&loaded)?;
 
     let chance = SystemChance;
     let id = session_id(&chance.bytes16().map_err(Failure::new)?);
@@ -261,13 +266,14 @@ fn start(
         tcp: std::mem::take(&mut prepared.tcp),
         udp: std::mem::take(&mut prepared.udp),
     };
-    let mut config = net_config(loaded, placeholders, authority, &telling, &watching);
+    network::keys_are_hidden(loaded, &plan)?;
+    let mut config = network::config(loaded, placeholders, authority, &telling, &watching)?;
     let states = setup.trees.iter().filter(|(name, _)| name != "workspace");
     config.keys = keys::given(plan.env.values(), states.map(|(_, path)| path));
     let net =
         Arc::new(net::Net::start(config, Arc::clone(&session), sockets).map_err(Failure::new)?);
     session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);
-    publish(&session, &net, &order.publish, prepared.door.take())?;
+    network::publish(&session, &net, &order.publish, prepared.door.take())?;
     let deciding = Deciding::start(&session, mode);
     control::serve(&session)?;
 
@@ -293,38 +299,6 @@ fn start(
     }
     session.sync().map_err(Failure::new)?;
     Ok((code, notes))
-}
-
-/// Opens this host's loopback for services inside.
-fn publish(
-    session: &Session,
-    net: &net::Net,
-    published: &[Published],
-    door: Option<sandbox::Door>,
-) -> Outcome<()> {
-    let (Some(door), false) = (door, published.is_empty()) else {
-        return Ok(());
-    };
-    let door: net::Door = Arc::new(move |v6| door.socket(v6).map_err(std::io::Error::other));
-    for Published { outside, inside } in published {
-        let listen = |address: std::net::IpAddr| std::net::TcpListener::bind((address, *outside));
-        let listener = listen(std::net::Ipv4Addr::LOCALHOST.into()).map_err(|e| {
-            Failure::new(format!(
-                "cannot publish port {outside}: {e}; free it, or write `--publish OTHER:{inside}`"
-            ))
-        })?;
-        net.publish(listener, *inside, Arc::clone(&door))
-            .map_err(Failure::new)?;
-        // A host without IPv6 has the other.
-        if let Ok(listener) = listen(std::net::Ipv6Addr::LOCALHOST.into()) {
-            net.publish(listener, *inside, Arc::clone(&door))
-                .map_err(Failure::new)?;
-        }
-        let facts = [("outside", outside), ("inside", inside)];
-        let facts = facts.map(|(name, port)| (name.to_string(), port.to_string()));
-        session.note("port published", BTreeMap::from(facts));
-    }
-    Ok(())
 }
 
 /// Starts the agent on its terminal and waits for it.
@@ -542,34 +516,6 @@ fn trees(loaded: &Loaded, workspace: &Path, program: &str) -> Outcome<Vec<(Strin
     Ok(trees)
 }
 
-struct Placeholder {
-    env: String,
-    placeholder: String,
-    value: String,
-    hosts: Vec<kernel::policy::HostPattern>,
-}
-
-/// A fresh placeholder for every credential that the environment holds.
-fn placeholders(loaded: &Loaded) -> Outcome<Vec<Placeholder>> {
-    let mut found = Vec::new();
-    for credential in &loaded.credentials {
-        let Ok(value) = std::env::var(&credential.env) else {
-            continue;
-        };
-        if value.is_empty() {
-            continue;
-        }
-        let chance = SystemChance.bytes16().map_err(Failure::new)?;
-        found.push(Placeholder {
-            env: credential.env.clone(),
-            placeholder: credential.placeholder(&chance),
-            value,
-            hosts: credential.hosts.clone(),
-        });
-    }
-    Ok(found)
-}
-
 fn plan(
     session: &Session,
     order: &Order,
@@ -717,55 +663,6 @@ fn ids() -> files::Ids {
     }
 }
 
-fn net_config(
-    loaded: &Loaded,
-    placeholders: &[Placeholder],
-    authority: Arc<net::Authority>,
-    telling: &Arc<Telling>,
-    watching: &Arc<Watching>,
-) -> net::NetConfig {
-    let mut config = net::NetConfig::new(authority);
-    config.upstreams = upstreams(loaded);
-    config.roots_pem = roots(loaded);
-    config.credentials = placeholders
-        .iter()
-        .map(|item| net::Credential {
-            placeholder: item.placeholder.clone(),
-            value: item.value.clone(),
-            hosts: item.hosts.clone(),
-        })
-        .collect();
-    config.conversation = Arc::new(Conversation {
-        telling: Arc::clone(telling),
-        watching: Arc::clone(watching),
-    });
-    let waiting = Arc::clone(telling);
-    config.pending_notices = Arc::new(move || waiting.take_waiting());
-    config.blocking_deadline = Duration::from_secs(loaded.oracle.deadline_s);
-    config
-}
-
-fn upstreams(loaded: &Loaded) -> Vec<net::UpstreamRule> {
-    let mut rules = Vec::new();
-    for rule in &loaded.upstreams {
-        for hosts in &rule.hosts {
-            rules.push(net::UpstreamRule {
-                hosts: hosts.clone(),
-                base: rule.upstream.to_string(),
-            });
-        }
-    }
-    rules
-}
-
-fn roots(loaded: &Loaded) -> Vec<Vec<u8>> {
-    loaded
-        .roots
-        .iter()
-        .map(|root| root.pem.clone().into_bytes())
-        .collect()
-}
-
 fn confinement(error: SandboxError) -> Failure {
     let status = match error.exit_code() {
         126 => Status::NotExecutable,
@@ -838,13 +735,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         recovered: Some(recovered),
     });
     let trees = file_channel(&session, &setup, false)?;
-    let sender = net::OfflineSender::new(
-        Arc::clone(&session),
-        &upstreams(&loaded),
-        &roots(&loaded),
-        credentials(&setup, &loaded),
-    )
-    .map_err(Failure::new)?;
+    let sender = network::sender(&session, &setup, &loaded)?;
     session.attach(Channel::Net, Arc::new(sender));
     if cut_off {
         recover(&session, &trees, &unknown);
@@ -884,20 +775,4 @@ fn recover(session: &Session, trees: &files::Trees, unknown: &[EventId]) {
         "agent ended",
         BTreeMap::from([("cut-off".to_string(), "true".to_string())]),
     );
-}
-
-fn credentials(setup: &Setup, loaded: &Loaded) -> Vec<net::Credential> {
-    let real = |env: &str| std::env::var(env).ok().filter(|value| !value.is_empty());
-    setup
-        .placeholders
-        .iter()
-        .filter_map(|(env, placeholder)| {
-            let credential = loaded.credentials.iter().find(|c| c.env == *env)?;
-            Some(net::Credential {
-                placeholder: placeholder.clone(),
-                value: real(env)?,
-                hosts: credential.hosts.clone(),
-            })
-        })
-        .collect()
 }

@@ -228,7 +228,7 @@ fn trusting(ca: &str, alpn: &[&[u8]]) -> Arc<ClientConfig> {
     for certificate in CertificateDer::pem_file_iter(ca).unwrap() {
         roots.add_parsable_certificates([certificate.unwrap()]);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -10,7 +10,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::{Duration, OffsetDateTime};
 
@@ -117,12 +117,13 @@ impl Authority {
             vec![leaf.der().clone(), self.issuer.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.leaf_key.serialize_der()));
         let wrong = |error| AuthorityError::Tls(host.to_string(), error);
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(wrong)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(wrong)?;
+        let mut config =
+            ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .map_err(wrong)?
+                .with_no_client_auth()
+                .with_single_cert(chain, key)
+                .map_err(wrong)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }

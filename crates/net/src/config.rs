@@ -16,8 +16,10 @@ pub struct NetConfig {
     pub authority: Arc<Authority>,
     /// Parties that are reached elsewhere; the first that matches counts.
     pub upstreams: Vec<UpstreamRule>,
-    /// Further root certificates for upstream servers, PEM.
+    /// Further root certificates for all upstream servers, PEM.
     pub roots_pem: Vec<Vec<u8>>,
+    /// How TLS is spoken with some parties; all that match count.
+    pub tls: Vec<TlsRule>,
     /// Placeholders and what stands behind them.
     pub credentials: Vec<Credential>,
     /// Keys that the agent was given: with these a model provider is the principal's own.
@@ -47,6 +49,7 @@ impl NetConfig {
             authority,
             upstreams: Vec::new(),
             roots_pem: Vec::new(),
+            tls: Vec::new(),
             credentials: Vec::new(),
             keys: Vec::new(),
             conversation: Arc::new(NoConversation),
@@ -78,8 +81,56 @@ impl std::fmt::Debug for NetConfig {
 pub struct UpstreamRule {
     /// The party's hosts.
     pub hosts: HostPattern,
+    /// Its ports; empty for any.
+    pub ports: Vec<u16>,
     /// `http://127.0.0.1:8080` or `https://gateway.example/prefix`.
     pub base: String,
+}
+
+impl UpstreamRule {
+    /// Whether it speaks of this host and port.
+    pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
+        self.hosts.matches(host) && (self.ports.is_empty() || self.ports.contains(&port))
+    }
+}
+
+/// How TLS is spoken with some parties.
+#[derive(Clone, Debug, Default)]
+pub struct TlsRule {
+    /// Their hosts.
+    pub hosts: Vec<HostPattern>,
+    /// Their ports; empty for any.
+    pub ports: Vec<u16>,
+    /// Further root certificates that may sign them, PEM.
+    pub roots_pem: Vec<Vec<u8>>,
+    /// As whom we show ourselves when they ask.
+    pub identity: Option<Identity>,
+}
+
+impl TlsRule {
+    /// Whether it speaks of this host and port.
+    pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
+        self.hosts.iter().any(|hosts| hosts.matches(host))
+            && (self.ports.is_empty() || self.ports.contains(&port))
+    }
+}
+
+/// A client certificate with its key, which never gets inside the boundary.
+#[derive(Clone)]
+pub struct Identity {
+    /// What it is called in errors: its file.
+    pub name: String,
+    /// The certificate, and those between it and an authority that the server knows, PEM.
+    pub certificates_pem: Vec<u8>,
+    /// Its private key, PEM.
+    pub key_pem: Vec<u8>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A key never gets into a log.
+        write!(f, "Identity({})", self.name)
+    }
 }
 
 /// A real credential behind a placeholder. The agent has only the placeholder.

@@ -575,10 +575,11 @@ pub(crate) async fn forward(
         body,
     )?;
     let h2 = whole.version == Version::HTTP_2;
-    let clear = shared
-        .upstream
-        .routes
-        .in_the_clear(&whole.target.host, whole.target.scheme);
+    let clear = shared.upstream.routes.in_the_clear(
+        &whole.target.host,
+        whole.target.port,
+        whole.target.scheme,
+    );
     let grpc = whole
         .headers
         .get(header::CONTENT_TYPE)

@@ -57,6 +57,8 @@ mod answer;
 mod release;
 /// Connections to the outside.
 mod upstream;
+/// Whom a secure one may lead to, and as whom we show ourselves.
+mod trust;
 /// One message on an open stream.
 mod message;
 /// gRPC: whole calls, and streams.
@@ -73,7 +75,9 @@ mod publish;
 mod net;
 
 pub use authority::Authority;
-pub use config::{ConversationHook, Credential, NetConfig, NoConversation, UpstreamRule};
+pub use config::{
+    ConversationHook, Credential, Identity, NetConfig, NoConversation, TlsRule, UpstreamRule,
+};
 pub use net::{Net, NetError, Sockets};
 pub use publish::Door;
 pub use release::OfflineSender;

@@ -22,6 +22,7 @@ use crate::hold::{Holds, Ruling};
 use crate::names::Names;
 use crate::publish::{self, Door};
 use crate::release::Sender;
+use crate::trust::Trust;
 use crate::upstream::{Routes, Upstream};
 
 /// A request that somebody waits for has so long to be answered before the monitor goes on.
@@ -268,7 +269,8 @@ fn routes(config: &NetConfig, session: &Arc<Session>) -> Result<Routes, NetError
             .upgrade()
             .is_some_and(|session| names_exactly(&session, host, port))
     });
-    Routes::new(&config.upstreams, &config.roots_pem, named)
+    Trust::new(&config.roots_pem, &config.tls)
+        .and_then(|trust| Routes::new(&config.upstreams, trust, named))
         .map_err(|error| NetError::Config(error.0))
 }
 

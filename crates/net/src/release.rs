@@ -16,11 +16,12 @@ use sha2::{Digest as _, Sha256};
 use store::Lease;
 
 use crate::answer::strip_hop_by_hop;
-use crate::config::{Credential, UpstreamRule};
+use crate::config::{Credential, TlsRule, UpstreamRule};
 use crate::inspect;
 use crate::net::names_exactly;
 use crate::spool;
 use crate::target::Target;
+use crate::trust::Trust;
 use crate::upstream::{Body, Offer, Routes, Upstream, UpstreamError};
 
 /// A held request has so long to be answered.
@@ -55,7 +56,7 @@ pub(crate) fn outgoing(
         "{}://{}{}{}",
         target.scheme,
         target.authority(),
-        routes.prefix(&target.host),
+        routes.prefix(&target.host, target.port),
         target.path
     );
     let mut request = Request::new(body);
@@ -327,11 +328,12 @@ impl OfflineSender {
     /// Makes one with the settings that the session had. Attach it as the session's net channel.
     ///
     /// # Errors
-    /// When an upstream or a root certificate cannot be used.
+    /// When an upstream or a certificate cannot be used.
     pub fn new(
         session: Arc<Session>,
         upstreams: &[UpstreamRule],
         roots_pem: &[Vec<u8>],
+        tls: &[TlsRule],
         credentials: Vec<Credential>,
     ) -> Result<Self, String> {
         let policy = Arc::downgrade(&session);
@@ -340,7 +342,9 @@ impl OfflineSender {
                 .upgrade()
                 .is_some_and(|session| names_exactly(&session, host, port))
         });
-        let routes = Routes::new(upstreams, roots_pem, named).map_err(|e| e.0)?;
+        let routes = Trust::new(roots_pem, tls)
+            .and_then(|trust| Routes::new(upstreams, trust, named))
+            .map_err(|e| e.0)?;
         Ok(Self {
             sender: Sender::new(session, routes, credentials),
         })

@@ -2,11 +2,11 @@
 //! name to a private address.
 
 use std::error::Error as _;
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,16 +17,14 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ClientConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::config::UpstreamRule;
+use crate::trust::{self, Trust};
 
 const CONNECT: Duration = Duration::from_secs(30);
 /// An idle connection is kept this long for the next request.
@@ -52,8 +50,7 @@ pub(crate) type Named = Arc<dyn Fn(&str, u16) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Routes {
     rules: Arc<Vec<Route>>,
-    tls_h1: Arc<ClientConfig>,
-    tls_any: Arc<ClientConfig>,
+    trust: Arc<Trust>,
     named: Named,
 }
 
@@ -77,55 +74,28 @@ pub(crate) enum Offer {
 }
 
 impl Routes {
-    /// Reads upstream rules and root certificates.
+    /// Reads upstream rules.
     pub(crate) fn new(
         rules: &[UpstreamRule],
-        roots_pem: &[Vec<u8>],
+        trust: Trust,
         named: Named,
     ) -> Result<Self, UpstreamError> {
         let rules = rules.iter().map(route).collect::<Result<Vec<_>, _>>()?;
-        let mut roots = rustls::RootCertStore::empty();
-        let native = rustls_native_certs::load_native_certs();
-        for error in &native.errors {
-            tracing::warn!(%error, "a root certificate of this host cannot be read");
-        }
-        roots.add_parsable_certificates(native.certs);
-        for pem in roots_pem {
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let wrong = |e: &dyn fmt::Display| {
-                    UpstreamError(format!(
-                        "a root certificate of the policy cannot be used: {e}"
-                    ))
-                };
-                let certificate = certificate.map_err(|e| wrong(&e))?;
-                roots.add(certificate).map_err(|e| wrong(&e))?;
-            }
-        }
-        let base = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|e| UpstreamError(format!("TLS cannot be set up: {e}")))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut h1 = base.clone();
-        h1.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let mut any = base;
-        any.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
             rules: Arc::new(rules),
-            tls_h1: Arc::new(h1),
-            tls_any: Arc::new(any),
+            trust: Arc::new(trust),
             named,
         })
     }
 
     /// What stands before the path at a party's upstream.
-    pub(crate) fn prefix(&self, host: &str) -> &str {
-        self.route(host).map_or("", |route| &route.prefix)
+    pub(crate) fn prefix(&self, host: &str, port: u16) -> &str {
+        self.route(host, port).map_or("", |route| &route.prefix)
     }
 
     /// Whether a party is reached in the clear, whatever the agent speaks to us.
-    pub(crate) fn in_the_clear(&self, host: &str, scheme: &str) -> bool {
-        self.route(host)
+    pub(crate) fn in_the_clear(&self, host: &str, port: u16, scheme: &str) -> bool {
+        self.route(host, port)
             .map_or(scheme == "http", |route| !route.secure)
     }
 
@@ -137,7 +107,7 @@ impl Routes {
         secure: bool,
         offer: Offer,
     ) -> Result<Wire, UpstreamError> {
-        let (to_host, to_port, secure, server) = match self.route(host) {
+        let (to_host, to_port, secure, server) = match self.route(host, port) {
             Some(route) => {
                 // An upstream given by address shows the party's own certificate.
                 let by_address = route.host.parse::<IpAddr>().is_ok();
@@ -150,7 +120,7 @@ impl Routes {
             }
             None => (host, port, secure, host),
         };
-        let overridden = self.route(host).is_some();
+        let overridden = self.route(host, port).is_some();
         let stream = tokio::time::timeout(CONNECT, self.tcp(to_host, to_port, overridden))
             .await
             .map_err(|_| {
@@ -164,15 +134,18 @@ impl Routes {
         }
         let name = ServerName::try_from(server.to_string())
             .map_err(|_| UpstreamError(format!("`{server}` cannot be verified by TLS")))?;
-        let config = if offer == Offer::Http1 {
-            &self.tls_h1
-        } else {
-            &self.tls_any
-        };
-        let connector = TlsConnector::from(Arc::clone(config));
-        match tokio::time::timeout(CONNECT, connector.connect(name, stream)).await {
+        let (config, asked) = self.trust.connection(host, port, offer)?;
+        let connector = TlsConnector::from(Arc::new(config));
+        let connected = tokio::time::timeout(CONNECT, connector.connect(name, stream)).await;
+        if asked.load(Ordering::Relaxed) {
+            self.trust.asks(host);
+        }
+        match connected {
             Ok(Ok(stream)) => Ok(Wire::Secure(Box::new(stream))),
-            Ok(Err(error)) => Err(UpstreamError(tls_words(server, &error))),
+            Ok(Err(error)) => Err(UpstreamError(
+                trust::words(server, &error)
+                    .unwrap_or_else(|| format!("no secure connection to `{server}`: {error}")),
+            )),
             Err(_) => Err(UpstreamError(format!(
                 "the TLS handshake with `{server}` did not end within {} s",
                 CONNECT.as_secs()
@@ -239,10 +212,10 @@ impl Routes {
         }
     }
 
-    fn route(&self, host: &str) -> Option<&Route> {
+    fn route(&self, host: &str, port: u16) -> Option<&Route> {
         self.rules
             .iter()
-            .find(|route| route.rule.hosts.matches(host))
+            .find(|route| route.rule.is_for(host, port))
     }
 }
 
@@ -295,33 +268,6 @@ fn is_private(address: IpAddr) -> bool {
                 || first & 0xffc0 == 0xfe80
         }
     }
-}
-
-fn tls_words(server: &str, error: &io::Error) -> String {
-    use rustls::CertificateError as C;
-    let inner = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
-    let what = match inner {
-        Some(rustls::Error::InvalidCertificate(why)) => match why {
-            C::UnknownIssuer => {
-                "its certificate is signed by an authority that this host does not trust \
-                 (add the authority to the policy's `roots` if you trust it)"
-                    .to_string()
-            }
-            C::Expired | C::ExpiredContext { .. } => "its certificate has expired".to_string(),
-            C::NotValidYet | C::NotValidYetContext { .. } => {
-                "its certificate is not valid yet".to_string()
-            }
-            C::NotValidForName | C::NotValidForNameContext { .. } => {
-                "its certificate is for another name".to_string()
-            }
-            other => format!("its certificate is wrong: {other:?}"),
-        },
-        Some(other) => other.to_string(),
-        None => error.to_string(),
-    };
-    format!("no secure connection to `{server}`: {what}")
 }
 
 /// A connection upstream.
@@ -481,14 +427,19 @@ impl Upstream {
             Offer::Any => &self.any,
             Offer::Http2 => &self.h2,
         };
+        let host = request.uri().host().unwrap_or_default().to_string();
         client.request(request).await.map_err(|error| {
             let mut words = None;
             let mut source = error.source();
             while let Some(inner) = source {
-                words = Some(match inner.downcast_ref::<UpstreamError>() {
-                    Some(UpstreamError(known)) => return UpstreamError(known.clone()),
-                    None => inner.to_string(),
-                });
+                if let Some(UpstreamError(known)) = inner.downcast_ref() {
+                    return UpstreamError(known.clone());
+                }
+                // In TLS 1.3 a server looks at a client's certificate after the handshake.
+                if let Some(known) = self.routes.trust.broken(&host, inner) {
+                    return UpstreamError(known);
+                }
+                words = Some(inner.to_string());
                 source = inner.source();
             }
             UpstreamError(words.unwrap_or_else(|| error.to_string()))
@@ -524,7 +475,7 @@ mod tests {
     fn a_public_name_does_not_lead_home() {
         let routes = Routes::new(
             &[],
-            &[],
+            Trust::new(&[], &[]).unwrap(),
             Arc::new(|host, _| ["10.0.0.7", "box", "named.localhost", "127.0.0.2"].contains(&host)),
         )
         .unwrap();

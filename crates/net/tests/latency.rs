@@ -29,11 +29,13 @@ fn client(root: &str) -> Arc<ClientConfig> {
         .add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap())
         .unwrap();
     Arc::new(
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth(),
+        ClientConfig::builder_with_provider(
+            Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+        )
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth(),
     )
 }
 
@@ -82,6 +84,7 @@ fn latency_beside_a_direct_connection() {
     let world = World::with(policy(), |config| {
         config.upstreams.push(UpstreamRule {
             hosts: HostPattern("*".into()),
+            ports: Vec::new(),
             base,
         });
         config.roots_pem.push(trusted);
@@ -175,6 +178,7 @@ fn throughput_beside_a_direct_connection() {
     let world = World::with(policy(), |config| {
         config.upstreams.push(UpstreamRule {
             hosts: HostPattern("*".into()),
+            ports: Vec::new(),
             base,
         });
         config.roots_pem.push(trusted);

@@ -106,6 +106,7 @@ fn ten_large_bodies_take_no_more_memory_than_small_ones() {
     let world = World::with(policy(), |config| {
         config.upstreams.push(net::UpstreamRule {
             hosts: kernel::policy::HostPattern("*".into()),
+            ports: Vec::new(),
             base,
         });
     });

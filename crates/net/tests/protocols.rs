@@ -198,6 +198,7 @@ fn git_fetches_and_its_push_is_held_with_what_it_would_do() {
     let world = World::with(policy(), |config| {
         config.upstreams.push(UpstreamRule {
             hosts: HostPattern("*".into()),
+            ports: Vec::new(),
             base: served.base(),
         });
     });

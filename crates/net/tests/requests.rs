@@ -364,11 +364,13 @@ fn what_is_held_can_be_sent_after_its_session_has_ended() {
     world.net.shutdown();
     let rule = net::UpstreamRule {
         hosts: kernel::policy::HostPattern("*".into()),
+        ports: Vec::new(),
         base: origin.http_base(),
     };
     let sender = net::OfflineSender::new(
         std::sync::Arc::clone(&world.session),
         &[rule],
+        &[],
         &[],
         Vec::new(),
     )

@@ -23,6 +23,7 @@ use net::{ConversationHook, Credential, UpstreamRule};
 fn upstream(base: String) -> UpstreamRule {
     UpstreamRule {
         hosts: HostPattern("*".into()),
+        ports: Vec::new(),
         base,
     }
 }
@@ -606,6 +607,7 @@ fn what_is_not_http_is_judged_by_where_it_leads() {
     let world = World::with(policy(), |config| {
         config.upstreams.push(UpstreamRule {
             hosts: HostPattern("ssh.example".into()),
+            ports: Vec::new(),
             base: format!("http://{address}"),
         });
         config.upstreams.push(upstream(origin.http_base()));
@@ -699,6 +701,7 @@ fn a_pinned_program_passes_where_the_policy_names_that_alone() {
         let base = format!("http://{}", origin.address);
         config.upstreams.push(UpstreamRule {
             hosts: HostPattern("ssh.example".into()),
+            ports: Vec::new(),
             base,
         });
     });

@@ -149,7 +149,7 @@ fn tls() -> Result<rustls::ClientConfig, HttpError> {
             "the host has no root certificates; set SSL_CERT_FILE".to_string(),
         ));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| HttpError::Broken(format!("no TLS: {e}")))?

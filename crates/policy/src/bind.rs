@@ -10,7 +10,7 @@ use kernel::policy::{
 };
 
 use crate::error::listed;
-use crate::loaded::{AgentConfig, Credential, StateTree, UpstreamRule};
+use crate::loaded::{AgentConfig, Credential, PartyConnection, StateTree, UpstreamRule};
 use crate::read::{Document, Word};
 use crate::sheet::{Of, Sheet};
 
@@ -18,7 +18,7 @@ use crate::sheet::{Of, Sheet};
 mod parties;
 
 use parties::Parties;
-pub(crate) use parties::RootEntry;
+pub(crate) use parties::{IdentityEntry, RootEntry};
 
 /// Tree name of the workspace.
 pub(crate) const WORKSPACE: &str = "workspace";
@@ -28,6 +28,8 @@ pub(crate) struct Bound {
     pub(crate) policy: Policy,
     pub(crate) upstreams: Vec<UpstreamRule>,
     pub(crate) roots: Vec<RootEntry>,
+    pub(crate) identities: Vec<IdentityEntry>,
+    pub(crate) connections: Vec<PartyConnection>,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) agent: AgentConfig,
 }
@@ -50,6 +52,8 @@ impl Binder<'_> {
             parties,
             upstreams,
             roots,
+            identities,
+            connections,
         } = self.parties();
         let policy = Policy {
             epoch: kernel::Digest::default(),
@@ -76,6 +80,8 @@ impl Binder<'_> {
             policy,
             upstreams,
             roots,
+            identities,
+            connections,
             credentials: self.credentials(),
             agent: self.agent(),
         }

@@ -22,6 +22,8 @@ mod sheet;
 mod amount;
 /// The tables that speak of parties.
 mod party;
+/// What they say of connections.
+mod connection;
 /// The tables that speak of tools.
 mod tool;
 /// Puts a file and the default together and writes the kernel's policy.
@@ -33,12 +35,15 @@ mod read;
 /// What is wrong with a policy.
 mod error;
 
+pub use connection::{NetLimits, Rate, Upstream};
 pub use discover::{Discovered, FILE_NAME, Places, PolicyOrigin, discover, distrust, trust};
 pub use error::{Finding, PolicyErrors};
 pub use init::init;
 pub use load::{DEFAULT, amended, load, load_text, recorded, recorded_file};
-pub use loaded::{AgentConfig, Credential, Loaded, OracleConfig, Root, StateTree, UpstreamRule};
-pub use party::Upstream;
+pub use loaded::{
+    AgentConfig, Credential, Identity, Loaded, OracleConfig, PartyConnection, Root, StateTree,
+    UpstreamRule,
+};
 pub use report::{
     CredentialReport, LevelReport, PartyReport, Report, SourceReport, ToolReport, TypedReport,
 };

@@ -7,13 +7,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use kernel::Digest;
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 
-use crate::bind::{Binder, RootEntry, expand};
+use crate::bind::{Binder, IdentityEntry, RootEntry, expand};
 use crate::error::{Finding, PolicyErrors};
-use crate::loaded::{Loaded, OracleConfig, Root};
+use crate::loaded::{Identity, Loaded, OracleConfig, Root};
 use crate::read::{Document, Word};
 use crate::rules::{CedarRules, RuleText};
 use crate::sheet::Sheet;
@@ -64,7 +64,7 @@ fn load_from(
         files: BTreeMap::new(),
         default: DEFAULT.to_string(),
     };
-    put_together(record, &fetch)
+    put_together(record, &fetch, true)
 }
 
 /// What a session recorded of its policy file: where it was, and its text. Nothing for the built-in
@@ -101,7 +101,7 @@ pub fn amended(text: &str, addition: &str) -> Result<Loaded, PolicyErrors> {
             .cloned()
             .ok_or_else(|| "it was not recorded".to_string())
     };
-    put_together(record, &fetch)
+    put_together(record, &fetch, false)
 }
 
 /// Reads back what [`Loaded::text`] holds, without looking at the disk: the same policy with the
@@ -128,7 +128,7 @@ pub fn recorded(text: &str) -> Result<Loaded, PolicyErrors> {
             .cloned()
             .ok_or_else(|| "it was not recorded".to_string())
     };
-    let loaded = put_together(record, &fetch)?;
+    let loaded = put_together(record, &fetch, false)?;
     if loaded.text != text {
         return Err(damaged("it was not written by this program".to_string()));
     }
@@ -159,7 +159,8 @@ struct Record {
 
 type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyErrors> {
+/// `fresh` when the policy comes from its files, and not from what was recorded of them.
+fn put_together(mut record: Record, fetch: Fetch<'_>, fresh: bool) -> Result<Loaded, PolicyErrors> {
     let shipped = Document::new("the built-in default", &record.default);
     let default = Sheet::read(&shipped, true);
     let name = record
@@ -198,6 +199,18 @@ fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyEr
     };
     let mut bound = binder.bind();
     let roots = roots(&file, std::mem::take(&mut bound.roots), &read);
+    let directory = record.origin.as_deref().and_then(Path::parent);
+    let key = |word: &Word| {
+        let path = expand(&word.text, &home);
+        directory.map_or_else(|| path.clone(), |directory| directory.join(&path))
+    };
+    let identities = identities(
+        &file,
+        std::mem::take(&mut bound.identities),
+        &read,
+        &key,
+        fresh,
+    );
     let rules = rules(&file, &sheet, &bound.policy, &read);
     let mut findings = file.into_findings();
     findings.extend(shipped.into_findings());
@@ -217,6 +230,9 @@ fn put_together(mut record: Record, fetch: Fetch<'_>) -> Result<Loaded, PolicyEr
         rules,
         upstreams: bound.upstreams,
         roots,
+        identities,
+        connections: bound.connections,
+        net_limits: sheet.net_limits,
         credentials: bound.credentials,
         agent: bound.agent,
         oracle: OracleConfig {
@@ -249,6 +265,72 @@ fn roots(
                 "name a PEM file: one with a line `-----BEGIN CERTIFICATE-----`",
             );
             None
+        })
+        .collect()
+}
+
+/// A key is looked at when its policy comes into force, and kept nowhere.
+fn identities(
+    file: &Document<'_>,
+    named: Vec<IdentityEntry>,
+    read: &dyn Fn(&Word) -> Option<String>,
+    key: &dyn Fn(&Word) -> PathBuf,
+    fresh: bool,
+) -> Vec<Identity> {
+    let sound = |entry: &IdentityEntry, path: &Path| {
+        let wrong = |what: String, help: &str| {
+            file.wrong_help(entry.key.span.clone(), what, "this file", help);
+        };
+        match read_text(path) {
+            Ok(pem) if PrivateKeyDer::from_pem_slice(pem.as_bytes()).is_ok() => {}
+            Ok(_) => wrong(
+                format!("`{}` holds no private key that can be used", entry.key.text),
+                "name a PEM file with a line `-----BEGIN PRIVATE KEY-----`; a key with a passphrase has to be \
+                 unlocked first (`openssl pkey -in IN -out OUT`)",
+            ),
+            Err(why) => wrong(
+                format!("`{}` cannot be read: {why}", entry.key.text),
+                "write a path from the policy's directory, from `~/` or from `/`",
+            ),
+        }
+    };
+    named
+        .into_iter()
+        .filter_map(|entry| {
+            let path = key(&entry.key);
+            if fresh {
+                sound(&entry, &path);
+            }
+            let certificates = read(&entry.certificate)?;
+            if certificates.contains("PRIVATE KEY-----") {
+                // What the policy names is recorded with every session; a key must not be.
+                file.wrong_help(
+                    entry.certificate.span,
+                    format!("`{}` holds a private key", entry.certificate.text),
+                    "this file",
+                    "put the certificate into a file of its own (`openssl x509 -in BOTH -out CERTIFICATE`), and name \
+                     the other one as `key`",
+                );
+                return None;
+            }
+            let found: Result<Vec<_>, _> =
+                CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+            if !found.is_ok_and(|found| !found.is_empty()) {
+                file.wrong_help(
+                    entry.certificate.span,
+                    format!("`{}` holds no certificate", entry.certificate.text),
+                    "this file",
+                    "name a PEM file: one with a line `-----BEGIN CERTIFICATE-----`",
+                );
+                return None;
+            }
+            Some(Identity {
+                hosts: entry.hosts,
+                ports: entry.ports,
+                name: entry.certificate.text,
+                certificates,
+                key: path,
+            })
         })
         .collect()
 }

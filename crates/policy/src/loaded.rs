@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kernel::policy::{HostPattern, Policy};
 
-use crate::party::Upstream;
+use crate::connection::{NetLimits, Rate, Upstream};
 use crate::rules::CedarRules;
 
 /// A policy that was read without mistakes.
@@ -18,6 +18,12 @@ pub struct Loaded {
     pub upstreams: Vec<UpstreamRule>,
     /// Further roots that upstream servers may be signed by.
     pub roots: Vec<Root>,
+    /// Client certificates, for the parties that ask for one.
+    pub identities: Vec<Identity>,
+    /// What is said of connections to single parties, in the order in which it was said.
+    pub connections: Vec<PartyConnection>,
+    /// Limits of the net channel.
+    pub net_limits: NetLimits,
     /// Secrets that are put in at the boundary.
     pub credentials: Vec<Credential>,
     /// What the agent sees besides the workspace.
@@ -84,6 +90,39 @@ pub struct Root {
     pub hosts: Vec<HostPattern>,
     /// The certificates, PEM.
     pub pem: String,
+}
+
+/// What is said of connections to a party.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartyConnection {
+    /// The party's name.
+    pub name: String,
+    /// Its hosts.
+    pub hosts: Vec<HostPattern>,
+    /// Its ports; empty for any.
+    pub ports: Vec<u16>,
+    /// Fingerprints of its SSH host keys (`SHA256:...`).
+    pub host_keys: Vec<String>,
+    /// Requests it may get.
+    pub rate: Option<Rate>,
+    /// Connections to it at a time.
+    pub connections: Option<u32>,
+}
+
+/// A client certificate. Its key stays in its file: neither a session's record nor the agent's view
+/// has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// For these hosts.
+    pub hosts: Vec<HostPattern>,
+    /// For these ports; empty for any.
+    pub ports: Vec<u16>,
+    /// The certificate's file, as the policy writes it.
+    pub name: String,
+    /// The certificate, and those between it and its authority, PEM.
+    pub certificates: String,
+    /// Where the key lies.
+    pub key: PathBuf,
 }
 
 /// A secret that the agent never sees.

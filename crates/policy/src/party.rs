@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use kernel::Level;
 use kernel::policy::{Glob, PathRule};
 
+use crate::connection::{self, Rate, Upstream, base_url, upstream};
 use crate::error::listed;
 use crate::read::{Document, Item, Table, Word};
 use crate::sheet::clearance;
@@ -22,6 +23,12 @@ pub(crate) struct PartyEntry {
     pub(crate) provider: Option<ProviderEntry>,
     pub(crate) upstream: Option<Upstream>,
     pub(crate) roots: Vec<Word>,
+    /// Files of a client certificate and its key.
+    pub(crate) identity: Option<(Word, Word)>,
+    /// Fingerprints.
+    pub(crate) host_keys: Vec<String>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) connections: Option<u32>,
     pub(crate) preset: Option<Word>,
     pub(crate) credentials: Vec<Word>,
     pub(crate) placeholder: String,
@@ -50,28 +57,6 @@ pub(crate) enum ProviderEntry {
     Like(Word),
     /// By these requests.
     Models(Vec<PathRule>),
-}
-
-/// Where a party is really reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upstream {
-    /// Whether TLS is spoken there.
-    pub tls: bool,
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl std::fmt::Display for Upstream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        if self.host.contains(':') {
-            write!(f, "{scheme}://[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{scheme}://{}:{}", self.host, self.port)
-        }
-    }
 }
 
 /// `[[credential]]`.
@@ -136,6 +121,17 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
     let roots = table
         .take("roots")
         .map(|item| document.strings(item, "[\"ca.pem\"]"));
+    let identity = connection::identity(document, &mut table);
+    let host_keys = table
+        .take("host_keys")
+        .map(|item| connection::host_keys(document, item))
+        .unwrap_or_default();
+    let rate = table
+        .take("rate")
+        .and_then(|item| connection::rate(document, item));
+    let connections = table
+        .take("connections")
+        .and_then(|item| connection::connections(document, item));
     let span = table.span();
     table.finish(document, NOT_HERE);
     let first = hosts.first().or(preset.as_ref()).cloned();
@@ -153,6 +149,10 @@ pub(crate) fn party<'a>(document: &Document<'a>, mut table: Table<'a>) -> Option
         provider,
         upstream,
         roots: roots.unwrap_or_default(),
+        identity,
+        host_keys,
+        rate,
+        connections,
         preset,
         credentials: Vec::new(),
         placeholder: String::new(),
@@ -205,6 +205,10 @@ pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Opt
     let roots = table
         .take("roots")
         .map(|item| document.strings(item, "[\"ca.pem\"]"));
+    let identity = connection::identity(document, &mut table);
+    let rate = table
+        .take("rate")
+        .and_then(|item| connection::rate(document, item));
     let credentials = table
         .take("credential")
         .map(|item| document.strings(item, "\"MY_API_KEY\""));
@@ -228,6 +232,10 @@ pub(crate) fn provider<'a>(document: &Document<'a>, mut table: Table<'a>) -> Opt
         provider: Some(ProviderEntry::Models(models)),
         upstream,
         roots: roots.unwrap_or_default(),
+        identity,
+        host_keys: Vec::new(),
+        rate,
+        connections: None,
         preset: None,
         credentials: credentials.unwrap_or_default(),
         placeholder: placeholder.map(|word| word.text).unwrap_or_default(),
@@ -354,12 +362,12 @@ fn host(document: &Document<'_>, word: Word) -> Option<Word> {
     None
 }
 
-fn canonical_address(text: &str) -> String {
+pub(crate) fn canonical_address(text: &str) -> String {
     text.parse::<IpAddr>()
         .map_or_else(|_| text.to_string(), |address| address.to_string())
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 253
         && text.split('.').all(|label| {
@@ -482,72 +490,6 @@ fn like(document: &Document<'_>, item: Item<'_>) -> Option<ProviderEntry> {
         });
     }
     document.string(item, "\"openai\"").map(ProviderEntry::Like)
-}
-
-fn upstream(document: &Document<'_>, item: Item<'_>) -> Option<Upstream> {
-    let (upstream, path, span) = base_url(document, item, "http://127.0.0.1:8080")?;
-    if !path.is_empty() {
-        document.wrong_help(
-            span,
-            "an upstream has no path: requests keep theirs",
-            "a path",
-            "write scheme, host and port only: `http://127.0.0.1:8080`",
-        );
-        return None;
-    }
-    Some(upstream)
-}
-
-fn base_url(
-    document: &Document<'_>,
-    item: Item<'_>,
-    example: &str,
-) -> Option<(Upstream, String, std::ops::Range<usize>)> {
-    let word = document.string(item, &format!("{example:?}"))?;
-    let parsed = split_url(&word.text);
-    if parsed.is_none() {
-        document.wrong_help(
-            word.span.clone(),
-            format!("`{}` is not an address to connect to", word.text),
-            "here",
-            format!("write `{example}`"),
-        );
-    }
-    parsed.map(|(upstream, path)| (upstream, path, word.span))
-}
-
-fn split_url(url: &str) -> Option<(Upstream, String)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let tls = match scheme {
-        "http" => false,
-        "https" => true,
-        _ => return None,
-    };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let default = if tls { 443 } else { 80 };
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(v6) => {
-            let (host, port) = v6.split_once(']')?;
-            (host, port.strip_prefix(':'))
-        }
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let port = match port {
-        Some(port) => port.parse().ok().filter(|port| *port > 0)?,
-        None => default,
-    };
-    let host = canonical_address(&host.to_ascii_lowercase());
-    let sound = host.parse::<IpAddr>().is_ok() || is_name(&host);
-    let clean = !path.contains(['?', '#', '*', ' ']);
-    (sound && clean).then(|| {
-        (
-            Upstream { tls, host, port },
-            path.trim_end_matches('/').to_string(),
-        )
-    })
 }
 
 /// The requests of the protocols that are known, below a base path.

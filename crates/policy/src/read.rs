@@ -122,7 +122,7 @@ impl<'a> Document<'a> {
         parsed
     }
 
-    fn mistyped(&self, item: Item<'_>, wanted: &str, example: &str) {
+    pub(crate) fn mistyped(&self, item: Item<'_>, wanted: &str, example: &str) {
         self.wrong_help(
             item.span(),
             format!("`{}` has to be {wanted}", item.key),

@@ -80,6 +80,8 @@ pub struct PartyReport {
     pub clearance: String,
     /// Where it is really reached.
     pub upstream: Option<String>,
+    /// What is said of connections to it.
+    pub connection: Vec<String>,
 }
 
 /// A tool.
@@ -286,7 +288,39 @@ impl Loaded {
             internal: party.internal.iter().map(request).collect(),
             clearance: party.clearance.name().to_string(),
             upstream: upstream.map(ToString::to_string),
+            connection: self.connection_report(party),
         }
+    }
+
+    fn connection_report(&self, party: &kernel::Party) -> Vec<String> {
+        let mut said = Vec::new();
+        for identity in &self.identities {
+            if identity.hosts == party.hosts && identity.ports == party.ports {
+                said.push(format!("shows the client certificate {}", identity.name));
+            }
+        }
+        for connection in &self.connections {
+            if connection.hosts != party.hosts || connection.ports != party.ports {
+                continue;
+            }
+            if !connection.host_keys.is_empty() {
+                said.push(format!(
+                    "SSH host key {}",
+                    connection.host_keys.join(" or ")
+                ));
+            }
+            said.extend(
+                connection.rate.map(|rate| {
+                    format!("at most {} requests in {} s", rate.requests, rate.seconds)
+                }),
+            );
+            said.extend(
+                connection
+                    .connections
+                    .map(|most| format!("at most {most} connections at a time")),
+            );
+        }
+        said
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -382,6 +416,9 @@ impl fmt::Display for Report {
             }
             if let Some(upstream) = &party.upstream {
                 write!(f, "; reached at {upstream}")?;
+            }
+            for said in &party.connection {
+                write!(f, "; {said}")?;
             }
             writeln!(f)?;
         }

@@ -6,6 +6,7 @@ use kernel::provenance::Forms;
 use kernel::{Kind, KindSet, Level};
 
 use crate::amount::{DURATIONS, SIZES, quantity};
+use crate::connection::{self, NetLimits};
 use crate::party::{self, CredentialEntry, PartyEntry};
 use crate::read::{Document, Item, Table, Word};
 use crate::tool::{self, TypedEntry};
@@ -33,6 +34,7 @@ pub(crate) struct Sheet {
     pub(crate) holds_max: Option<u64>,
     pub(crate) bytes_max: Option<u64>,
     pub(crate) age_s_max: Option<u64>,
+    pub(crate) net_limits: NetLimits,
     pub(crate) oracle: Option<Word>,
     pub(crate) deadline_s: Option<u64>,
     pub(crate) defaults: Defaults,
@@ -273,6 +275,7 @@ impl Sheet {
         self.age_s_max = table
             .take("age")
             .and_then(|item| quantity(document, item, &DURATIONS, "\"7d\""));
+        self.net_limits = connection::limits(document, &mut table);
         table.finish(document, &[]);
     }
 

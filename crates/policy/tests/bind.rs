@@ -339,3 +339,77 @@ fn what_an_operator_may_not_have_meant() {
     );
     insta::assert_snapshot!(loaded.report().warnings.join("\n"));
 }
+
+/// A client certificate comes with the place of its key, never with the key; what a session recorded
+/// can be read without it.
+#[test]
+fn connections_of_a_party() {
+    let world = world(&[]);
+    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nMAA=\n-----END {kind}-----\n");
+    fs::write(world.0.path().join("client.pem"), pem("CERTIFICATE")).unwrap();
+    fs::write(world.0.path().join("client.key"), pem("PRIVATE KEY")).unwrap();
+    let loaded = world.load(
+        "[[party]]
+        hosts = [\"git.example.org\"]
+        ports = [22]
+        allow = [\"CONNECT\"]
+        host_keys = [\"SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU\"]
+        connections = 4
+
+        [[party]]
+        hosts = [\"mtls.example.org\"]
+        certificate = \"client.pem\"
+        key = \"~/client.key\"
+        rate = \"600/min\"
+
+        [limits]
+        rate = \"100/s\"
+        connections = 256
+        body = \"64MiB\"
+        head = \"32KiB\"
+        headers = 100
+        ",
+    );
+    let [identity] = &loaded.identities[..] else {
+        panic!("{:?}", loaded.identities)
+    };
+    assert_eq!(identity.key, world.0.path().join("client.key"));
+    assert_eq!(identity.hosts[0].0, "mtls.example.org");
+    assert!(identity.certificates.contains("CERTIFICATE"));
+    assert!(!loaded.text.contains("BEGIN PRIVATE KEY"));
+    let [ssh, mtls] = &loaded.connections[..] else {
+        panic!("{:?}", loaded.connections)
+    };
+    assert_eq!(
+        (ssh.connections, ssh.ports.as_slice()),
+        (Some(4), &[22][..])
+    );
+    assert_eq!(ssh.host_keys.len(), 1);
+    assert_eq!(
+        mtls.rate.map(|rate| (rate.requests, rate.seconds)),
+        Some((600, 60))
+    );
+    let limits = &loaded.net_limits;
+    assert_eq!(
+        (
+            limits.connections,
+            limits.body_bytes,
+            limits.head_bytes,
+            limits.headers
+        ),
+        (Some(256), Some(64 << 20), Some(32 << 10), Some(100))
+    );
+    let report = loaded.report().to_string();
+    for said in [
+        "client.pem",
+        "+DiY3wvvV6TuJJhbpZisF",
+        "600 requests in 60 s",
+    ] {
+        assert!(report.contains(said), "{report}");
+    }
+    // Later, and elsewhere.
+    fs::remove_file(world.0.path().join("client.key")).unwrap();
+    let again = policy::recorded(&loaded.text).unwrap();
+    assert_eq!(again.identities, loaded.identities);
+    assert_eq!(again.connections, loaded.connections);
+}

@@ -360,7 +360,7 @@ pub fn private_server(names: &[&str], valid: bool) -> (String, rustls::ServerCon
     }
     let certificate = leaf.signed_by(&key, &issuer).unwrap();
     let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
+        rustls::crypto::aws_lc_rs::default_provider(),
     ))
     .with_safe_default_protocol_versions()
     .unwrap()
@@ -443,6 +443,7 @@ impl World {
         Self::with(policy, |config| {
             config.upstreams.push(UpstreamRule {
                 hosts: HostPattern("*".into()),
+                ports: Vec::new(),
                 base: origin.http_base(),
             });
         })

@@ -7,7 +7,7 @@ use kernel::policy::{Gate, HostPattern, Party, PathRule};
 
 use super::Binder;
 use crate::error::{listed, nearest};
-use crate::loaded::{Credential, UpstreamRule};
+use crate::loaded::{Credential, PartyConnection, UpstreamRule};
 use crate::party::{Allow, PartyEntry, ProviderEntry, below, is_any_path};
 use crate::read::Word;
 
@@ -16,6 +16,8 @@ pub(super) struct Parties {
     pub(super) parties: Vec<Party>,
     pub(super) upstreams: Vec<UpstreamRule>,
     pub(super) roots: Vec<RootEntry>,
+    pub(super) identities: Vec<IdentityEntry>,
+    pub(super) connections: Vec<PartyConnection>,
 }
 
 /// A file of certificates, for some hosts or for all.
@@ -24,11 +26,21 @@ pub(crate) struct RootEntry {
     pub(crate) file: Word,
 }
 
+/// A client certificate and its key, for a party's hosts and ports.
+pub(crate) struct IdentityEntry {
+    pub(crate) hosts: Vec<HostPattern>,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) certificate: Word,
+    pub(crate) key: Word,
+}
+
 impl Binder<'_> {
     pub(super) fn parties(&self) -> Parties {
         let mut parties = Vec::new();
         let mut upstreams = Vec::new();
         let mut roots: Vec<RootEntry> = Vec::new();
+        let mut identities = Vec::new();
+        let mut connections = Vec::new();
         let mut claimed: BTreeMap<(String, u16), String> = BTreeMap::new();
         for entry in &self.sheet.parties {
             let entry = self.with_preset(entry);
@@ -45,6 +57,27 @@ impl Binder<'_> {
                 hosts: hosts.clone(),
                 file: file.clone(),
             }));
+            if !entry.host_keys.is_empty() || entry.rate.is_some() || entry.connections.is_some() {
+                connections.push(PartyConnection {
+                    name: entry.name.text.clone(),
+                    hosts: hosts.clone(),
+                    ports: entry.ports.clone(),
+                    host_keys: entry.host_keys.clone(),
+                    rate: entry.rate,
+                    connections: entry.connections,
+                });
+            }
+            identities.extend(
+                entry
+                    .identity
+                    .clone()
+                    .map(|(certificate, key)| IdentityEntry {
+                        hosts,
+                        ports: entry.ports.clone(),
+                        certificate,
+                        key,
+                    }),
+            );
             parties.push(self.party(&entry));
         }
         if self.sheet.defaults.parties {
@@ -68,6 +101,8 @@ impl Binder<'_> {
             parties,
             upstreams,
             roots,
+            identities,
+            connections,
         }
     }
 
