@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::attr::Kind;
+use crate::beside::Beside;
 use crate::content::{Change, How};
 use crate::fuse_attr::{absent, file_attr, file_type, time_of};
 use crate::ids::Ids;
@@ -45,6 +46,7 @@ pub(crate) struct Mounted {
     ids: Ids,
     notifier: Arc<Mutex<Option<Notifier>>>,
     pool: Pool,
+    beside: Beside,
 }
 
 impl Mounted {
@@ -53,6 +55,7 @@ impl Mounted {
         labels: Arc<Labels>,
         ids: Ids,
         notifier: Arc<Mutex<Option<Notifier>>>,
+        beside: Beside,
     ) -> std::io::Result<Self> {
         let pool = Pool::start(POOL_THREADS)?;
         Ok(Self {
@@ -61,6 +64,7 @@ impl Mounted {
             ids,
             notifier,
             pool,
+            beside,
         })
     }
 
@@ -101,7 +105,8 @@ impl Filesystem for Mounted {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.lookup(parent.0, name.as_bytes()) {
             Ok(Some(found)) => reply.entry(&TTL, &self.attr(&found), Generation(0)),
             Ok(None) => reply.entry(&TTL, &absent(), Generation(0)),
@@ -113,7 +118,8 @@ impl Filesystem for Mounted {
         self.overlay.forget(ino.0, nlookup);
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.getattr(ino.0) {
             Ok(found) => reply.attr(&TTL, &self.attr(&found)),
             Err(error) => reply.error(code(error)),
@@ -122,7 +128,7 @@ impl Filesystem for Mounted {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -138,6 +144,7 @@ impl Filesystem for Mounted {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let change = Change {
             mode,
             uid: uid.map(|id| self.ids.user_on_host(id)),
@@ -152,7 +159,8 @@ impl Filesystem for Mounted {
         }
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.readlink(ino.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(code(error)),
@@ -169,6 +177,7 @@ impl Filesystem for Mounted {
         _rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let kind = Kind::of_mode(mode);
         let caller = self.caller(req);
         let made = self
@@ -186,6 +195,7 @@ impl Filesystem for Mounted {
         _umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let caller = self.caller(req);
         let made = self
             .overlay
@@ -193,11 +203,13 @@ impl Filesystem for Mounted {
         self.entry(made, reply);
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.beside.begin(req.pid());
         empty(self.overlay.remove(parent.0, name.as_bytes(), false), reply);
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.beside.begin(req.pid());
         empty(self.overlay.remove(parent.0, name.as_bytes(), true), reply);
     }
 
@@ -209,6 +221,7 @@ impl Filesystem for Mounted {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let target = target.as_os_str().as_bytes();
         let (name, caller) = (link_name.as_bytes(), self.caller(req));
         self.entry(
@@ -220,7 +233,7 @@ impl Filesystem for Mounted {
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -228,6 +241,7 @@ impl Filesystem for Mounted {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let replace = match flags {
             RenameFlags::RENAME_NOREPLACE => Replace::No,
             RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
@@ -243,19 +257,21 @@ impl Filesystem for Mounted {
 
     fn link(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         newparent: INodeNo,
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _turn = self.beside.begin(req.pid());
         self.entry(
             self.overlay.link(ino.0, newparent.0, newname.as_bytes()),
             reply,
         );
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.beside.begin(req.pid());
         let how = How {
             write: flags.acc_mode() != OpenAccMode::O_RDONLY,
             truncate: flags.0 & O_TRUNC != 0,
@@ -275,7 +291,7 @@ impl Filesystem for Mounted {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -284,6 +300,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let (file, report) = match self.overlay.readable(ino.0) {
             Ok(readable) => readable,
             Err(error) => return reply.error(code(error)),
@@ -306,7 +323,7 @@ impl Filesystem for Mounted {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -316,6 +333,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.write(ino.0, offset, data) {
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(code(error)),
@@ -350,12 +368,13 @@ impl Filesystem for Mounted {
 
     fn fsync(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.beside.begin(req.pid());
         if self.overlay.durable {
             empty(self.overlay.sync(ino.0), reply);
         } else {
@@ -382,12 +401,13 @@ impl Filesystem for Mounted {
 
     fn readdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let listed = self
             .overlay
             .list(ino.0, offset, false, &mut |cookie, name, kind, found| {
@@ -403,12 +423,13 @@ impl Filesystem for Mounted {
 
     fn readdirplus(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let listed = self
             .overlay
             .list(ino.0, offset, true, &mut |cookie, name, _, found| {
@@ -423,7 +444,8 @@ impl Filesystem for Mounted {
         }
     }
 
-    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.statfs(ino.0) {
             Ok(s) => reply.statfs(
                 s.f_blocks,
@@ -441,7 +463,7 @@ impl Filesystem for Mounted {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -449,6 +471,7 @@ impl Filesystem for Mounted {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let name = name.as_bytes();
         if !name.starts_with(b"user.") {
             return reply.error(FuseErrno::EOPNOTSUPP);
@@ -464,7 +487,8 @@ impl Filesystem for Mounted {
         }
     }
 
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.beside.begin(req.pid());
         let name = name.as_bytes();
         if name.starts_with(b"system.") {
             return reply.error(FuseErrno::EOPNOTSUPP);
@@ -481,7 +505,8 @@ impl Filesystem for Mounted {
         }
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.beside.begin(req.pid());
         match self.overlay.xattrs(ino.0) {
             Ok(all) => {
                 let mut names = Vec::new();
@@ -513,6 +538,7 @@ impl Filesystem for Mounted {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let (name, caller) = (name.as_bytes(), self.caller(req));
         let write = flags & O_ACCMODE != 0;
         let made = match self
@@ -538,7 +564,7 @@ impl Filesystem for Mounted {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -546,19 +572,21 @@ impl Filesystem for Mounted {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let mode = u32::try_from(mode).unwrap_or(u32::MAX);
         empty(self.overlay.allocate(ino.0, mode, offset, length), reply);
     }
 
     fn lseek(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.beside.begin(req.pid());
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(FuseErrno::ENXIO);
         };

@@ -15,6 +15,10 @@ mod batch;
 mod fuse;
 /// Attributes in the kernel's form.
 mod fuse_attr;
+/// Where the dispatcher runs.
+mod beside;
+/// What needs raw system calls.
+mod sys;
 /// Threads for what would keep the dispatcher waiting.
 mod pool;
 /// Copy-on-write over names.

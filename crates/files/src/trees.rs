@@ -15,6 +15,7 @@ use monitor::Session;
 use parking_lot::{Condvar, Mutex, ReentrantMutex};
 
 use crate::base::Base;
+use crate::beside::Beside;
 use crate::commit::{Host, Steps};
 use crate::decide::Open;
 use crate::delta::Delta;
@@ -52,6 +53,9 @@ pub struct Options {
     pub excluded: Vec<Glob>,
     /// `core.hooksPath` of the user's own git configuration: what lies there runs later.
     pub hooks_paths: Vec<String>,
+    /// Where the agent's tasks are looked up by the ids that requests bring: the `/proc` of the
+    /// process that mounts. With it, the file server keeps to the processor of the task it serves.
+    pub tasks: Option<PathBuf>,
     /// For tests: called before each step of a commit.
     #[doc(hidden)]
     pub steps: Option<Arc<Steps>>,
@@ -79,6 +83,7 @@ impl Default for Options {
             durable: false,
             excluded: excluded.into_iter().map(|g| Glob(g.to_string())).collect(),
             hooks_paths: Vec::new(),
+            tasks: None,
             steps: None,
         }
     }
@@ -118,6 +123,7 @@ pub struct Trees {
     pub(crate) stopping: AtomicBool,
     pub(crate) in_doubt: AtomicBool,
     pub(crate) hooks_paths: Vec<String>,
+    tasks: Option<PathBuf>,
     interrupted: Vec<(EventId, Result<String, String>)>,
     pub(crate) sleep: (Mutex<()>, Condvar),
 }
@@ -187,6 +193,7 @@ impl Trees {
             stopping: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             hooks_paths: options.hooks_paths,
+            tasks: options.tasks,
             interrupted,
             sleep: (Mutex::default(), Condvar::new()),
             session: Arc::downgrade(&session),
@@ -223,11 +230,16 @@ impl Trees {
     pub fn serve(self: &Arc<Self>, fuse: OwnedFd) -> Result<Serving, TreesError> {
         let device = Path::new("/dev/fuse");
         allow_many_files();
+        let beside = fuse
+            .try_clone()
+            .and_then(|device| Beside::start(device, self.tasks.clone()))
+            .map_err(trouble("serve on", device))?;
         let mounted = Mounted::new(
             Arc::clone(&self.overlay),
             Arc::clone(&self.labels),
             self.ids.clone(),
             Arc::clone(&self.notifier),
+            beside,
         )
         .map_err(trouble("serve on", device))?;
         let config = fuser::Config::default();

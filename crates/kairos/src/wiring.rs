@@ -257,7 +257,7 @@ fn start(
     // The channels.
     telling.listen(&session);
     watching.listen(&session);
-    let trees = file_channel(&session, setup, interactive)?;
+    let trees = file_channel(&session, setup, interactive, prepared.tasks())?;
     let mut serving = match prepared.fuse.take() {
         Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,
         None => return Err(Failure::new("the boundary gave no file channel")),
@@ -591,6 +591,7 @@ fn file_channel(
     session: &Arc<Session>,
     setup: &Setup,
     interactive: bool,
+    tasks: Option<PathBuf>,
 ) -> Outcome<Arc<files::Trees>> {
     let specs = setup
         .trees
@@ -604,6 +605,7 @@ fn file_channel(
     let options = files::Options {
         ids: ids(),
         hooks_paths: hooks_paths(),
+        tasks,
         quiet: if interactive {
             QUIET_WITH_SOMEBODY_THERE
         } else {
@@ -734,7 +736,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         labels: Some(labels),
         recovered: Some(recovered),
     });
-    let trees = file_channel(&session, &setup, false)?;
+    let trees = file_channel(&session, &setup, false, None)?;
     let sender = network::sender(&session, &setup, &loaded)?;
     session.attach(Channel::Net, Arc::new(sender));
     if cut_off {

@@ -175,6 +175,10 @@ impl World {
     }
 
     pub fn on(disk: Arc<Disk>, options: Options) -> Self {
+        let options = Options {
+            tasks: Some("/proc".into()),
+            ..options
+        };
         let session = session(&disk, true);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&seen);
