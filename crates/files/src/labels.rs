@@ -2,15 +2,17 @@
 //! sensitive is reported before the open is answered; the rest through a queue that is drained
 //! before any effect is decided, so that nothing can be used before it was reported.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use kernel::policy::Glob;
 use kernel::{Channel, Content, Digest, Incoming, Level, Source};
 use monitor::Session;
+use parking_lot::{Condvar, Mutex};
 
 use crate::bytes::{beginning, digest};
 use crate::content::Report;
@@ -22,21 +24,46 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 const SENSITIVE_BYTES_MAX: u64 = 4 << 20;
 /// Small files are read at once, larger ones when their turn comes.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
-/// Waiting reports; when there are more, opens wait.
-const QUEUE_MAX: usize = 256;
+/// Waiting reports, and what they hold in memory; when there are more, opens wait.
+const QUEUE_MAX: usize = 1024;
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+/// How often the queue is looked into while more come, and after how many looks in vain no longer.
+const LOOK_EACH: Duration = Duration::from_millis(1);
+const QUIET_LOOKS: u32 = 20;
 
 /// Reports what is read.
 pub(crate) struct Labels {
     session: Weak<Session>,
     excluded: Vec<Glob>,
-    queue: SyncSender<Job>,
-    /// Reports that are not delivered yet.
-    waiting: Arc<AtomicUsize>,
+    queue: Arc<Queue>,
 }
 
-enum Job {
-    Report { source: Source, content: Waiting },
-    Drained(Sender<()>),
+/// Reports on their way. Whoever puts one in does not wake the thread that delivers, which looks by
+/// itself while more come: waking it costs more than all the rest of an open.
+#[derive(Default)]
+struct Queue {
+    line: Mutex<Line>,
+    work: Condvar,
+    room: Condvar,
+    done: Condvar,
+    /// Reports that are not delivered yet.
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    put: u64,
+    delivered: u64,
+    /// Nobody looks until told.
+    asleep: bool,
+    ended: bool,
+}
+
+struct Job {
+    source: Source,
+    content: Waiting,
 }
 
 /// Content as it waits.
@@ -48,32 +75,16 @@ enum Waiting {
 impl Labels {
     /// Starts the thread that delivers; it ends with the trees.
     pub(crate) fn start(session: &Arc<Session>, excluded: Vec<Glob>) -> std::io::Result<Arc<Self>> {
-        let (queue, jobs) = sync_channel::<Job>(QUEUE_MAX);
+        let queue = Arc::<Queue>::default();
         let session = Arc::downgrade(session);
-        let to = Weak::clone(&session);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let left = Arc::clone(&waiting);
+        let (from, to) = (Arc::clone(&queue), Weak::clone(&session));
         std::thread::Builder::new()
             .name("files-labels".to_string())
-            .spawn(move || {
-                while let Ok(job) = jobs.recv() {
-                    match (job, to.upgrade()) {
-                        (Job::Report { source, content }, Some(session)) => {
-                            deliver(&session, source, content);
-                            left.fetch_sub(1, Ordering::SeqCst);
-                        }
-                        (Job::Report { .. }, None) => {
-                            left.fetch_sub(1, Ordering::SeqCst);
-                        }
-                        (Job::Drained(done), _) => drop(done.send(())),
-                    }
-                }
-            })?;
+            .spawn(move || from.deliver_until_ended(&to))?;
         Ok(Arc::new(Self {
             session,
             excluded,
             queue,
-            waiting,
         }))
     }
 
@@ -114,22 +125,101 @@ impl Labels {
         } else {
             Waiting::File(report.file, report.size)
         };
-        // Counted before it can be delivered, and before anybody can act on it.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        // The thread ends only with the trees.
-        let _ = self.queue.send(Job::Report { source, content });
+        self.queue.put(Job { source, content });
         Ok(())
     }
 
     /// Returns when everything reported so far was delivered.
     pub(crate) fn drain(&self) {
+        self.queue.drain();
+    }
+}
+
+impl Drop for Labels {
+    fn drop(&mut self) {
+        self.queue.line.lock().ended = true;
+        self.queue.work.notify_one();
+    }
+}
+
+impl Queue {
+    fn put(&self, job: Job) {
+        let mut line = self.line.lock();
+        while line.full() {
+            self.work.notify_one();
+            self.room.wait(&mut line);
+        }
+        // Counted before it can be delivered, and before anybody can act on it.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        line.put += 1;
+        line.bytes += job.content.held();
+        line.jobs.push_back(job);
+        if line.asleep {
+            line.asleep = false;
+            self.work.notify_one();
+        }
+    }
+
+    fn drain(&self) {
         // Every effect asks for this, and mostly nothing waits: no other thread has to be woken then.
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let (done, waiting) = channel();
-        if self.queue.send(Job::Drained(done)).is_ok() {
-            let _ = waiting.recv();
+        let mut line = self.line.lock();
+        let put = line.put;
+        line.asleep = false;
+        self.work.notify_one();
+        while line.delivered < put {
+            self.done.wait(&mut line);
+        }
+    }
+
+    fn deliver_until_ended(&self, session: &Weak<Session>) {
+        let mut quiet = 0;
+        loop {
+            let mut line = self.line.lock();
+            while line.jobs.is_empty() {
+                if line.ended {
+                    return;
+                }
+                if quiet < QUIET_LOOKS {
+                    quiet += 1;
+                    self.work.wait_for(&mut line, LOOK_EACH);
+                } else {
+                    line.asleep = true;
+                    self.work.wait(&mut line);
+                    quiet = 0;
+                }
+            }
+            quiet = 0;
+            let jobs = std::mem::take(&mut line.jobs);
+            line.bytes = 0;
+            self.room.notify_all();
+            drop(line);
+            for job in jobs {
+                if let Some(session) = session.upgrade() {
+                    deliver(&session, job.source, job.content);
+                }
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                let mut line = self.line.lock();
+                line.delivered += 1;
+                self.done.notify_all();
+            }
+        }
+    }
+}
+
+impl Line {
+    fn full(&self) -> bool {
+        self.jobs.len() >= QUEUE_MAX || self.bytes >= QUEUE_BYTES_MAX
+    }
+}
+
+impl Waiting {
+    fn held(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(..) => 0,
         }
     }
 }
