@@ -124,13 +124,12 @@ impl Look<'_> {
             let Some(bytes) = self.text.get(start..).and_then(|rest| rest.first_chunk()) else {
                 continue;
             };
+            // Without a branch on what memory says: the next places do not wait for it.
             let mut probe = |at: usize| {
-                if filter.may(eight(bytes, at))
-                    && let Some(slot) = group.get_mut(held)
-                {
+                if let Some(slot) = group.get_mut(held % GROUP) {
                     *slot = start + at;
-                    held += 1;
                 }
+                held += usize::from(filter.may(eight(bytes, at)));
             };
             if places == EVERY_FOURTH || (table.span == Span::Long && places.count_ones() >= DENSE)
             {
