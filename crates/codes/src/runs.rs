@@ -46,10 +46,10 @@ impl Decoded {
             buffer.clear();
         }
         stretches(text, &mut |start, kind| match kind {
-            Kind::Digits => {
-                let end = end_of_run(text, start);
+            Kind::Digits(digits) => {
+                let (end, wrapped) = end_of_run(text, start + digits);
                 if let Some(run) = text.get(start..end) {
-                    self.run(run);
+                    self.run(run, wrapped);
                 }
                 end
             }
@@ -57,7 +57,7 @@ impl Decoded {
         });
     }
 
-    fn run(&mut self, run: &[u8]) {
+    fn run(&mut self, run: &[u8], wrapped: bool) {
         let Self {
             base64,
             short64,
@@ -67,21 +67,21 @@ impl Decoded {
             ..
         } = self;
         let before = unwrapped.len();
-        let digits = if run.iter().all(|b| class(*b) & BASE64 != 0) {
+        let digits = if !wrapped {
             run
         } else {
             unwrapped.extend(run.iter().filter(|b| class(**b) & BASE64 != 0));
             unwrapped.get(before..).unwrap_or_default()
         };
-        if digits.len() < NESTED_DIGITS_MIN {
-            from_base64(digits, short64);
-        } else {
-            from_base64(digits, base64);
-        }
+        let out = match digits.len() {
+            ..NESTED_DIGITS_MIN => short64,
+            _ => base64,
+        };
+        packed::<6, 8, 6>(digits, value64, out);
         if digits.len() >= BASE32_DIGITS_MIN {
             streaks(digits, &mut |class, part| match class {
-                HEX => packed::<4>(part, value16, hex),
-                _ => packed::<5>(part, value32, base32),
+                HEX => packed::<4, 8, 4>(part, value16, hex),
+                _ => packed::<5, 8, 5>(part, value32, base32),
             });
         }
         if unwrapped.len() > before {
@@ -95,7 +95,7 @@ pub fn each_run(text: &[u8], tell: &mut dyn FnMut(usize, usize)) {
     let mut ignored = Vec::new();
     stretches(text, &mut |start, kind| {
         let end = match kind {
-            Kind::Digits => end_of_run(text, start),
+            Kind::Digits(digits) => end_of_run(text, start + digits).0,
             Kind::Pairs => pairs(text, start, &mut ignored),
         };
         tell(start, end);
@@ -137,7 +137,8 @@ pub fn printable(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 enum Kind {
-    Digits,
+    /// With so many digits at least.
+    Digits(usize),
     Pairs,
 }
 
@@ -149,7 +150,11 @@ fn stretches(text: &[u8], tell: &mut dyn FnMut(usize, Kind) -> usize) {
     while block < text.len() {
         let next = masks(text, block + 64);
         let runs = eight_in_a_row(here.0, next.0);
-        each_bit(runs, block, &mut digits_from, |at| tell(at, Kind::Digits));
+        each_bit(runs, block, &mut digits_from, |at| {
+            let digits = u128::from(here.0) | u128::from(next.0) << 64;
+            let known = (digits >> (at - block)).trailing_ones();
+            tell(at, Kind::Digits(known as usize))
+        });
         let hex = u128::from(here.1) | u128::from(next.1) << 64;
         let pair = hex & hex >> 1 & !(hex >> 2);
         let pairs = pair & pair >> 3 & pair >> 6;
@@ -249,9 +254,9 @@ fn packed_flags(flags: &[u8; 64]) -> u64 {
         })
 }
 
-/// The end of a run that may be wrapped over lines.
-fn end_of_run(text: &[u8], start: usize) -> usize {
-    let mut at = start;
+/// The end of a run that may be wrapped over lines, and whether it is; up to `at` all are digits.
+fn end_of_run(text: &[u8], mut at: usize) -> (usize, bool) {
+    let mut wrapped = false;
     loop {
         while text.get(at).is_some_and(|b| class(*b) & BASE64 != 0) {
             at += 1;
@@ -260,7 +265,7 @@ fn end_of_run(text: &[u8], start: usize) -> usize {
         let line = match rest {
             [b'\r', b'\n', ..] => 2,
             [b'\n' | b'\r', ..] => 1,
-            _ => return at,
+            _ => return (at, wrapped),
         };
         let indent = rest
             .iter()
@@ -270,22 +275,10 @@ fn end_of_run(text: &[u8], start: usize) -> usize {
             .count();
         match rest.get(line + indent) {
             Some(next) if class(*next) & BASE64 != 0 => at += line + indent,
-            _ => return at,
+            _ => return (at, wrapped),
         }
+        wrapped = true;
     }
-}
-
-/// Appends the bytes of a run's digits; bits that are left over count as the start of one more.
-fn from_base64(digits: &[u8], out: &mut Vec<u8>) {
-    let (groups, rest) = digits.as_chunks::<8>();
-    for eight in groups {
-        let all = eight
-            .iter()
-            .fold(0, |all: u64, digit| all << 6 | u64::from(value64(*digit)));
-        let [_, _, six @ ..] = all.to_be_bytes();
-        out.extend_from_slice(&six);
-    }
-    packed::<6>(rest, value64, out);
 }
 
 /// Tells the stretches of a run whose digits are all hexadecimal, or all of base32 in one case.
@@ -295,59 +288,43 @@ fn streaks(digits: &[u8], tell: &mut dyn FnMut(u8, &[u8])) {
         (LOWER32, BASE32_DIGITS_MIN),
         (HEX, HEX_DIGITS_MIN),
     ];
-    let mut from = [0; KINDS.len()];
-    let mut here = class_masks(digits, 0);
-    for block in (0..digits.len()).step_by(64) {
-        let next = class_masks(digits, block + 64);
-        for ((((kind, least), from), here), next) in
-            KINDS.iter().zip(&mut from).zip(&here).zip(&next)
-        {
-            let bits = u128::from(*here) | u128::from(*next) << 64;
-            let eight = bits & bits >> 1;
-            let eight = eight & eight >> 2;
-            let eight = eight & eight >> 4;
-            let starts = (eight & eight >> (least - 8)) as u64;
-            each_bit(starts, block, from, |at| {
-                let rest = digits.get(at..).unwrap_or_default();
-                let len = rest.iter().take_while(|b| class(**b) & kind != 0).count();
-                tell(*kind, rest.get(..len).unwrap_or_default());
-                at + len
-            });
+    for (kind, least) in KINDS {
+        let mut at = 0;
+        while let Some(window) = digits.get(at..at + least) {
+            // What stands last decides how far the next one is.
+            if let Some(other) = window.iter().rposition(|b| class(*b) & kind == 0) {
+                at += other + 1;
+                continue;
+            }
+            let rest = digits.get(at..).unwrap_or_default();
+            let len = rest.iter().take_while(|b| class(**b) & kind != 0).count();
+            tell(kind, rest.get(..len).unwrap_or_default());
+            at += len + 1;
         }
-        here = next;
     }
 }
 
-/// For 64 digits: which are of base32 in upper case, in lower case, and hexadecimal.
-fn class_masks(digits: &[u8], from: usize) -> [u64; 3] {
-    let mut flags = [[0u8; 64]; 3];
-    let [upper, lower, hex] = &mut flags;
-    let rest = digits.get(from..).unwrap_or_default();
-    for (((byte, upper), lower), hex) in rest.iter().zip(upper).zip(lower).zip(hex) {
-        let class = class(*byte);
-        *upper = u8::from(class & UPPER32 != 0);
-        *lower = u8::from(class & LOWER32 != 0);
-        *hex = u8::from(class & HEX != 0);
-    }
-    flags.map(|flags| packed_flags(&flags))
-}
-
-/// Appends digits of `BITS` bits; bits that are left over count as the start of one more byte.
-fn packed<const BITS: u32>(digits: &[u8], value: fn(u8) -> u8, out: &mut Vec<u8>) {
-    let mut bits: u32 = 0;
-    let mut held = 0;
-    for digit in digits {
-        bits = bits << BITS | u32::from(value(*digit));
-        held += BITS;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
+/// Appends digits of `BITS` bits, `DIGITS` of which are `BYTES` bytes; bits that are left over count as the start of
+/// one more byte.
+fn packed<const BITS: u32, const DIGITS: usize, const BYTES: usize>(
+    digits: &[u8],
+    value: fn(u8) -> u8,
+    out: &mut Vec<u8>,
+) {
+    let value = |all: u64, digit: &u8| all << BITS | u64::from(value(*digit));
+    let (groups, rest) = digits.as_chunks::<DIGITS>();
+    for group in groups {
+        let all = group.iter().fold(0, value) << (64 - 8 * BYTES);
+        if let Some(bytes) = all.to_be_bytes().first_chunk::<BYTES>() {
+            out.extend_from_slice(bytes);
         }
     }
-    if held > 0 {
-        out.push((bits << (8 - held)) as u8);
-    }
-    out.push(GAP);
+    // With a gap behind it.
+    let bits = BITS * rest.len() as u32;
+    let all = rest.iter().fold(0, value);
+    let all = all.checked_shl(64 - bits).unwrap_or(0).to_be_bytes();
+    let bytes = bits.div_ceil(8) as usize;
+    out.extend_from_slice(all.get(..=bytes).unwrap_or_default());
 }
 
 /// Appends pairs of digits with one other character between them; the answer is where they end.
