@@ -256,6 +256,12 @@ impl Sensitive {
 
     /// Puts a token, or the parts of a long one, with what will be added.
     fn choose<'a>(&self, token: &'a [u8], line: u32, batch: &mut Vec<(&'a [u8], u32)>) {
+        if token.len() <= TOKEN_BYTES_MAX {
+            if self.is_token(token) {
+                batch.push((token, line));
+            }
+            return;
+        }
         let parts = parts(token).filter(|part| self.is_token(part));
         batch.extend(parts.map(|part| (part, line)));
     }
@@ -277,7 +283,7 @@ impl Sensitive {
         let mut each = batch.iter();
         tokens.add_all(&bytes, more, &mut |_, added| match (each.next(), added) {
             (Some((bytes, line)), Added::New(_)) => {
-                *spaced |= bytes.contains(&b' ');
+                *spaced = *spaced || memchr::memchr(b' ', bytes).is_some();
                 records.push(*line);
             }
             (_, Added::Known(number)) => records.raise(number, level),

@@ -28,10 +28,10 @@ const ROOM_MIN: usize = 64;
 const GROWTH_MAX: usize = 256;
 /// Places of a full table that are moved to the next one with each anchor that comes.
 const MOVES: usize = 32;
-/// Parts of a filter, each of which is small enough for the caches.
-const REGIONS: usize = 64;
-/// Windows that wait for their region of a filter.
-const WAITING: usize = 4096;
+/// Anchors that are looked for in memory together.
+const TOUCHED_MAX: usize = 128;
+/// Windows that wait for the filter.
+const WAITING: usize = 512;
 /// Anchors for each 64 bits of a filter, at most; half as many after it has grown.
 const FILTER: usize = 2;
 /// ASCII letters lose their case; what else falls together costs a comparison, no more.
@@ -56,9 +56,8 @@ struct Part {
     held: usize,
     /// The table that is being emptied, and its next entry.
     moving: Option<(Arc<Table>, usize)>,
-    /// Hashes of windows that the newest filter does not have yet, by region: one after the other they would each
-    /// wait for memory.
-    waiting: Vec<Vec<u32>>,
+    /// Hashes of windows that the newest filter does not have yet: together, they wait for memory together.
+    waiting: Vec<u32>,
 }
 
 /// One filter with its table.
@@ -175,14 +174,35 @@ impl Index {
         }
     }
 
-    /// Brings into the caches what will be needed for a token with such anchors; the answer says nothing.
-    pub(crate) fn touched(&self, bytes: &[u8], anchors: &Anchors) -> u64 {
-        let touch = |anchor: Anchor| {
-            let newest = self.part(anchor.kind, anchor.span).tables.last();
-            newest.map_or(0, |table| table.touched(anchor.bytes))
+    /// Brings into the caches what will be needed for tokens with such anchors; the answer says nothing.
+    pub(crate) fn touched<'a>(
+        &self,
+        tokens: impl Iterator<Item = (&'a &'a [u8], &'a Option<Anchors>)>,
+    ) -> u32 {
+        // In a loop that does nothing else, many of them wait for memory together.
+        let mut hashes = [(0, 0); TOUCHED_MAX];
+        let mut held = 0;
+        for (bytes, anchors) in tokens {
+            let Some(anchors) = anchors else {
+                continue;
+            };
+            let best = core::iter::once(anchors.best);
+            for anchor in best.chain(anchors.others(bytes, anchors.best.at)) {
+                if let Some(slot) = hashes.get_mut(held) {
+                    let part = anchor.kind as usize + 3 * (anchor.span as usize);
+                    *slot = (part, whole(anchor.bytes));
+                    held += 1;
+                }
+            }
+        }
+        let [a, b, c] = &self.long;
+        let [d, e, f] = &self.short;
+        let tables = [a, b, c, d, e, f].map(|part| part.tables.last());
+        let touch = |(part, hash): &(usize, u64)| {
+            let table = tables.get(*part).copied().flatten();
+            table.map_or(0, |table| table.first(*hash))
         };
-        let others = anchors.others(bytes, anchors.best.at).map(touch);
-        touch(anchors.best) ^ others.fold(0, |all, one| all ^ one)
+        hashes.iter().take(held).map(touch).fold(0, |all, x| all ^ x)
     }
 
     /// What a search needs.
@@ -240,6 +260,12 @@ impl Index {
     /// Its best kind comes first; the others count only where anchors are crowded.
     fn look(&self, tokens: &Tokens, bytes: &[u8], anchors: &Anchors) -> Result<u32, Place> {
         let first = anchors.best.kind;
+        if !self.spilled {
+            let found = self.look_in(tokens, bytes, anchors, anchors.best);
+            if !found.is_err_and(|place| place.crowded) {
+                return found;
+            }
+        }
         let (mut free, mut crowded): (Option<Place>, Option<Place>) = (None, None);
         let others = Kind::ALL.into_iter().filter(|kind| *kind != first);
         for kind in core::iter::once(first).chain(others) {
@@ -250,19 +276,10 @@ impl Index {
             let Some(best) = best else {
                 continue;
             };
-            let mut place = Place {
-                anchor: best,
-                at: usize::MAX,
-                entry: 0,
-                crowded: false,
+            let place = match self.look_in(tokens, bytes, anchors, best) {
+                Ok(number) => return Ok(number),
+                Err(place) => place,
             };
-            // The newest table comes last.
-            for table in &self.part(kind, anchors.best.span).tables {
-                place = match table.place(tokens, bytes, &anchors.shape, best) {
-                    Ok(number) => return Ok(number),
-                    Err(place) => place,
-                };
-            }
             if place.crowded {
                 crowded.get_or_insert(place);
                 continue;
@@ -272,12 +289,39 @@ impl Index {
                 break;
             }
         }
-        Err(free.or(crowded).unwrap_or(Place {
-            anchor: anchors.best,
+        Err(free.or(crowded).unwrap_or(Place::none(anchors.best)))
+    }
+
+    /// In the tables of one kind.
+    #[inline]
+    fn look_in(
+        &self,
+        tokens: &Tokens,
+        bytes: &[u8],
+        anchors: &Anchors,
+        best: Anchor,
+    ) -> Result<u32, Place> {
+        let mut place = Place::none(best);
+        place.crowded = false;
+        // The newest table comes last.
+        for table in &self.part(best.kind, best.span).tables {
+            place = match table.place(tokens, bytes, &anchors.shape, best) {
+                Ok(number) => return Ok(number),
+                Err(place) => place,
+            };
+        }
+        Err(place)
+    }
+}
+
+impl Place {
+    fn none(anchor: Anchor) -> Self {
+        Self {
+            anchor,
             at: usize::MAX,
             entry: 0,
             crowded: true,
-        }))
+        }
     }
 }
 
@@ -288,20 +332,12 @@ impl Part {
         };
         table.add(place, number);
         self.held += 1;
-        if self.waiting.is_empty() {
-            self.waiting.resize_with(REGIONS, Vec::new);
-        }
-        let region = table.filter.len().div_ceil(REGIONS);
         for window in 0..table.span.windows() {
             let hash = Filter::hash(place.anchor.bytes >> (8 * window));
-            let (at, _) = table.filter().bits(hash);
-            let Some(waiting) = self.waiting.get_mut(at / region) else {
-                continue;
-            };
-            waiting.push(hash);
-            if waiting.len() >= WAITING {
-                table.fill(waiting);
-            }
+            self.waiting.push(hash);
+        }
+        if self.waiting.len() >= WAITING {
+            table.fill(&mut self.waiting);
         }
     }
 
@@ -314,9 +350,7 @@ impl Part {
 
     fn fill(&mut self) {
         if let Some(table) = self.tables.last() {
-            for waiting in &mut self.waiting {
-                table.fill(waiting);
-            }
+            table.fill(&mut self.waiting);
         }
     }
 
@@ -565,17 +599,13 @@ impl Table {
             next = shape.anchor_after(bytes, self.kind, Some(anchor.score));
         }
         // All its anchors are shared by many: one more shares the first.
-        Err(crowded.unwrap_or(Place {
-            anchor: best,
-            at: usize::MAX,
-            entry: 0,
-            crowded: true,
-        }))
+        Err(crowded.unwrap_or(Place::none(best)))
     }
 
-    /// What an anchor will need first.
-    fn touched(&self, anchor: u64) -> u64 {
-        u64::from(self.entry(within(whole(anchor), self.entries.len())))
+    /// Where the search for an anchor begins.
+    #[inline]
+    fn first(&self, hash: u64) -> u32 {
+        self.entry(within(hash, self.entries.len()))
     }
 
     fn copy(&self) -> Self {
@@ -634,7 +664,10 @@ impl Anchors {
         Some(Self {
             shape,
             best,
-            others: shape.others(best.at),
+            others: match best.at == shape.pivot() as usize {
+                true => shape.cover & !(1 << best.at),
+                false => shape.others(best.at),
+            },
         })
     }
 
@@ -674,6 +707,7 @@ impl Anchor {
 impl Shape {
     /// A token's best anchor of a kind after the one with the given score. Numbers come after what has something
     /// else in it; of words no place is better than another, but common endings are many.
+    #[inline]
     fn anchor_after(&self, token: &[u8], kind: Kind, after: Option<u64>) -> Option<Anchor> {
         let mut left = self.anchors(kind);
         if kind == Kind::Words {
@@ -696,8 +730,10 @@ impl Shape {
             Kind::Mixed => self.numbers(),
             _ => 0,
         };
-        // The last ones score lowest, those of digits only above all others.
-        for (rank, mut left) in [left & !numbers, left & numbers].into_iter().enumerate() {
+        // The last ones up to the pivot score lowest, then those behind it; those of digits only above all others.
+        let turn = 63 - self.pivot();
+        for (rank, left) in [left & !numbers, left & numbers].into_iter().enumerate() {
+            let mut left = left.rotate_left(turn);
             if let Some(after) = after {
                 let below = match after.checked_sub(64 * rank as u64) {
                     Some(after @ 0..64) => u64::MAX.checked_shr(after as u32 + 1).unwrap_or(0),
@@ -706,8 +742,9 @@ impl Shape {
                 };
                 left &= below;
             }
-            if let Some(at) = left.checked_ilog2() {
-                let score = u64::from(63 - at) + 64 * rank as u64;
+            if let Some(turned) = left.checked_ilog2() {
+                let score = u64::from(63 - turned) + 64 * rank as u64;
+                let at = turned.wrapping_sub(turn) % 64;
                 let anchor = Anchor::new(token, at as usize, kind, self.span);
                 return Some(Anchor { score, ..anchor });
             }

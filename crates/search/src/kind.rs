@@ -113,6 +113,20 @@ impl Block {
         }
     }
 
+    /// The same with nothing behind the block.
+    #[inline]
+    pub(crate) fn middles_alone(self, kind: Kind) -> u64 {
+        let any = |bits: u64| {
+            let two = bits | bits >> 1;
+            two | two >> 2
+        };
+        match kind {
+            Kind::Other => any(self.strange),
+            Kind::Mixed => any(self.digits) & !any(self.strange),
+            Kind::Words => !any(self.digits | self.strange),
+        }
+    }
+
     /// Those of the places of a block that are probed where a window of such an anchor may begin; perhaps a few
     /// more.
     #[inline]

@@ -15,33 +15,47 @@ pub(crate) struct Shape {
     /// Where parts begin that are found without the rest, one bit each.
     pub(crate) parts: u64,
     pub(crate) span: Span,
+    /// Anchors so that each of those parts has one of them in it.
+    pub(crate) cover: u64,
 }
 
 impl Shape {
     pub(crate) fn of(token: &[u8]) -> Self {
         let len = token.len().min(Block::BYTES);
-        let eights = || token.chunks(8).take(8).map(load).enumerate();
         let mut block = Block::default();
-        for (at, x) in eights() {
-            block.strange |= packed(strange(x)) << (8 * at);
-            block.digits |= packed(between(x, b'0', b'9')) << (8 * at);
+        let (mut letters, mut gaps) = (0, 0);
+        for nth in 0..len.div_ceil(8) {
+            let x = eight(token, nth);
+            let by = 8 * nth;
+            block.digits |= packed(between(x, b'0', b'9')) << by;
+            letters |= packed(between(x | (0x20 * ONES), b'a', b'z')) << by;
+            let gap = !between(x, b'!', b'~') & (0x80 * ONES);
+            // Hardly a token has any, but in the zeros behind its end.
+            if gap != 0 {
+                gaps |= packed(gap) << by;
+                block.strange |= packed(strange(x)) << by;
+            }
         }
         block.strange &= up_to(len.saturating_sub(1));
         let mut parts = 0;
         if len > PART_BYTES && len == token.len() && block.digits != 0 {
-            let (mut letters, mut gaps) = (0, block.strange);
-            for (at, x) in eights() {
-                letters |= packed(between(x | (0x20 * ONES), b'a', b'z')) << (8 * at);
-                gaps |= packed(between(x, b' ', b' ') | between(x, b'\n', b'\n')) << (8 * at);
-            }
             parts = alternating(letters, block.digits, gaps) & up_to(len - PART_BYTES);
         }
-        Self {
+        let mut shape = Self {
             len,
             block,
             parts,
             span: Span::of(len),
-        }
+            cover: 0,
+        };
+        shape.cover = shape.others(usize::MAX);
+        shape
+    }
+
+    /// The best place for an anchor, if it is one: the last that is needed for parts.
+    #[inline]
+    pub(crate) fn pivot(&self) -> u32 {
+        self.cover.checked_ilog2().unwrap_or(63)
     }
 
     /// Where anchors of a kind begin, one bit each.
@@ -50,8 +64,7 @@ impl Shape {
         let Some(last) = self.len.checked_sub(self.span.bytes()) else {
             return 0;
         };
-        let middles = self.block.middles(Block::default(), kind);
-        (middles >> self.span.middle()) as u64 & up_to(last)
+        self.block.middles_alone(kind) >> self.span.middle() & up_to(last)
     }
 
     /// Those that are digits only.
@@ -93,24 +106,34 @@ impl Shape {
     }
 }
 
+/// The eight bytes of a token that begin at so many times eight; zeros behind its end.
+#[inline]
+fn eight(token: &[u8], nth: usize) -> u64 {
+    let at = 8 * nth;
+    let rest = token.get(at..).unwrap_or_default();
+    match (rest.first_chunk::<8>(), token.last_chunk::<8>()) {
+        (Some(eight), _) => u64::from_le_bytes(*eight),
+        (None, Some(last)) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        (None, None) => load(rest),
+    }
+}
+
 /// Where parts begin in which letters and digits alternate, and which have no gap in them.
 fn alternating(letters: u64, digits: u64, gaps: u64) -> u64 {
     // Where a letter stands beside a digit.
-    let mut turns = (letters & digits >> 1) | (digits & letters >> 1);
-    let mut parts = 0;
-    while turns != 0 {
-        // The parts that hold this turn and the next one.
-        let one = turns.trailing_zeros() as usize;
-        turns &= turns - 1;
-        if turns == 0 {
-            break;
-        }
-        let next = turns.trailing_zeros() as usize;
-        let first = (next + 2).saturating_sub(PART_BYTES);
-        if first <= one {
-            parts |= up_to(one) & !up_to(first).wrapping_shr(1);
-        }
-    }
+    let turns = (letters & digits >> 1) | (digits & letters >> 1);
+    // Whether there is one, or are two, in so many bytes from each on: a part has room for fifteen.
+    let join = |(one, two): (u64, u64), by: u32, (more_one, more_two): (u64, u64)| {
+        let (more_one, more_two) = (more_one >> by, more_two >> by);
+        (one | more_one, two | more_two | one & more_one)
+    };
+    let single = (turns, 0);
+    let double = join(single, 1, single);
+    let four = join(double, 2, double);
+    let eight = join(four, 4, four);
+    let twelve = join(eight, 8, four);
+    let fourteen = join(twelve, 12, double);
+    let (_, parts) = join(fourteen, 14, single);
     let mut holes = gaps | gaps >> 1;
     holes |= holes >> 2;
     holes |= holes >> 4;

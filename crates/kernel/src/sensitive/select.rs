@@ -42,8 +42,12 @@ pub(super) struct Line<'a> {
 
 /// The lines of a text.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
-    text.split(|b| *b == b'\n').map(|line| {
-        let (name, value) = match line.iter().position(|b| matches!(b, b'=' | b':')) {
+    let mut from = 0;
+    let ends = memchr::memchr_iter(b'\n', text).chain([text.len()]);
+    ends.map(move |end| {
+        let line = text.get(from..end).unwrap_or_default();
+        from = end + 1;
+        let (name, value) = match memchr::memchr2(b'=', b':', line) {
             Some(at) if is_name(line.get(..at).unwrap_or_default()) => (
                 line.get(..at).unwrap_or_default(),
                 line.get(at + 1..).unwrap_or_default(),
@@ -64,6 +68,8 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
 pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u8])) -> bool {
     let mut any = false;
     let mut run: Vec<(usize, usize)> = Vec::new();
+    // Most values are one piece, which makes no run.
+    let mut one: Option<(usize, usize)> = None;
     let mut end = 0;
     // Whether the run has pieces that are none by themselves.
     let mut ordinary = false;
@@ -71,13 +77,14 @@ pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u
         let piece = value.get(from..to).unwrap_or_default();
         let between = value.get(end..from).unwrap_or_default();
         if between == b"@"
-            && let Some((first, _)) = run.last()
+            && let Some((first, _)) = one
         {
-            tell(value.get(*first..to).unwrap_or_default());
+            tell(value.get(first..to).unwrap_or_default());
         }
         if !joins(between) {
             any |= phrases(value, &run, ordinary, all, tell);
             run.clear();
+            one = None;
             ordinary = false;
         }
         if is_ordinary(piece) {
@@ -85,7 +92,15 @@ pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u
         } else if piece.len() >= TOKEN_BYTES_MIN {
             tell(piece);
         }
-        run.push((from, to));
+        match one {
+            None => one = Some((from, to)),
+            Some(first) => {
+                if run.is_empty() {
+                    run.push(first);
+                }
+                run.push((from, to));
+            }
+        }
         end = to;
     }
     any | phrases(value, &run, ordinary, all, tell)
@@ -233,7 +248,10 @@ pub(super) fn utf16(bytes: &[u8]) -> Option<alloc::string::String> {
 }
 
 fn end_of_piece(text: &[u8]) -> usize {
-    let mut at = 0;
+    // Eight at a time, as most are in.
+    let eights = text.as_chunks::<8>().0.iter();
+    let none = eights.take_while(|eight| eight.iter().fold(0, |all, byte| all | class(*byte)) == IN);
+    let mut at = 8 * none.count();
     while let Some(byte) = text.get(at) {
         let ends = match class(*byte) {
             IN => false,
