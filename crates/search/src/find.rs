@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::index::{Table, folded, load};
+use crate::anchor::{folded, load};
 use crate::kind::{Block, EVERY_FOURTH, Span};
 use crate::part::{PART_BYTES, Shape};
+use crate::table::Table;
 use crate::tokens::{Chunk, in_chunks};
 
 /// Tokens of this length are found in any case; shorter ones only in names, where case says nothing.

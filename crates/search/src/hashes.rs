@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::index::load;
+use crate::anchor::load;
 
 /// A set of hashes in 256 parts, so that growing one is quick.
 #[derive(Clone, Debug, Default)]

@@ -3,25 +3,20 @@
 //! while new tokens come in.
 //!
 //! A token is known by an *anchor*: eight consecutive bytes of it (or six, when it has no more than seven), without
-//! regard to case. Which ones is decided by the token alone (the last ones with a digit, as many have their beginning
-//! in common), so it is found again in the same way. Each kind and span of anchors has a filter and a table of its
+//! regard to case. Which ones is decided by the token alone (one that its parts need, or the last with a digit, as many
+//! have their beginning in common), so it is found again in the same way. Each kind and span of anchors has a filter and a table of its
 //! own. The filter holds every five-byte window of each anchor; a search therefore probes every fourth place only.
 //! Parts that are found without the rest have anchors besides.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
+use crate::anchor::{Anchor, Anchors};
 use crate::kind::{Kind, Span};
-use crate::part::Shape;
+use crate::table::{Filter, Place, ROOM_MAX, Table, whole};
 use crate::tokens::Tokens;
 
-/// So many tokens share an anchor; the next ones take another of theirs.
-const SHARE_MAX: usize = 8;
-/// Bits of an entry that are a token's number; the rest of it tells strangers apart.
-const NUMBER_BITS: u32 = 25;
-/// Anchors of one table.
-const ROOM_MAX: usize = 1 << NUMBER_BITS;
 /// Anchors of the first table.
 const ROOM_MIN: usize = 64;
 /// A table grows so much at once when it is known that more will come.
@@ -32,10 +27,6 @@ const MOVES: usize = 32;
 const TOUCHED_MAX: usize = 128;
 /// Windows that wait for the filter.
 const WAITING: usize = 512;
-/// Anchors for each 64 bits of a filter, at most; half as many after it has grown.
-const FILTER: usize = 2;
-/// ASCII letters lose their case; what else falls together costs a comparison, no more.
-const FOLD: u64 = 0xdfdf_dfdf_dfdf_dfdf;
 
 /// The filters and tables.
 #[derive(Default)]
@@ -58,55 +49,6 @@ struct Part {
     moving: Option<(Arc<Table>, usize)>,
     /// Hashes of windows that the newest filter does not have yet: together, they wait for memory together.
     waiting: Vec<u32>,
-}
-
-/// One filter with its table.
-pub(crate) struct Table {
-    pub(crate) kind: Kind,
-    pub(crate) span: Span,
-    /// The number from which entries count.
-    base: u32,
-    /// Anchors it is made for.
-    room: usize,
-    /// Bits that are cleared, four for each window of an anchor; a power of two of words.
-    filter: Vec<AtomicU64>,
-    /// 0, or some bits of the anchor's hash above the token's number from 1.
-    entries: Vec<AtomicU32>,
-}
-
-/// The filter of a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Filter<'a>(&'a [AtomicU64]);
-
-/// Six or eight bytes of a token.
-#[derive(Clone, Copy)]
-pub(crate) struct Anchor {
-    kind: Kind,
-    span: Span,
-    /// Lower is better.
-    score: u64,
-    bytes: u64,
-    /// Where in the token.
-    at: usize,
-}
-
-/// What a token is known by, before it is known what others are.
-#[derive(Clone, Copy)]
-pub(crate) struct Anchors {
-    shape: Shape,
-    best: Anchor,
-    /// Where those of its parts begin, one bit each.
-    others: u64,
-}
-
-/// Where a token belongs.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    anchor: Anchor,
-    at: usize,
-    entry: u32,
-    /// Whether as many as may share this anchor.
-    crowded: bool,
 }
 
 impl Index {
@@ -202,7 +144,11 @@ impl Index {
             let table = tables.get(*part).copied().flatten();
             table.map_or(0, |table| table.first(*hash))
         };
-        hashes.iter().take(held).map(touch).fold(0, |all, x| all ^ x)
+        hashes
+            .iter()
+            .take(held)
+            .map(touch)
+            .fold(0, |all, x| all ^ x)
     }
 
     /// What a search needs.
@@ -311,17 +257,6 @@ impl Index {
             };
         }
         Err(place)
-    }
-}
-
-impl Place {
-    fn none(anchor: Anchor) -> Self {
-        Self {
-            anchor,
-            at: usize::MAX,
-            entry: 0,
-            crowded: true,
-        }
     }
 }
 
@@ -461,353 +396,4 @@ impl Part {
             waiting: self.waiting.clone(),
         }
     }
-}
-
-impl Table {
-    fn new(kind: Kind, span: Span, base: u32, room: usize) -> Self {
-        Self {
-            kind,
-            span,
-            base,
-            room,
-            filter: (0..(room / FILTER).next_power_of_two())
-                .map(|_| AtomicU64::new(u64::MAX))
-                .collect(),
-            entries: (0..room + room / 2 + 8)
-                .map(|_| AtomicU32::new(0))
-                .collect(),
-        }
-    }
-
-    pub(crate) fn filter(&self) -> Filter<'_> {
-        Filter(&self.filter)
-    }
-
-    /// The numbers of the tokens that may have such an anchor.
-    pub(crate) fn candidates(&self, anchor: u64) -> impl Iterator<Item = u32> + '_ {
-        let hash = whole(anchor);
-        let mut at = within(hash, self.entries.len());
-        core::iter::from_fn(move || {
-            let entry = self.entry(at);
-            at = self.next(at);
-            (entry != 0).then_some(entry)
-        })
-        .filter(move |entry| entry >> NUMBER_BITS == tag(hash))
-        .map(|entry| self.number(entry))
-    }
-
-    #[inline]
-    fn entry(&self, at: usize) -> u32 {
-        self.entries.get(at).map_or(0, |entry| entry.load(Relaxed))
-    }
-
-    #[inline]
-    fn next(&self, at: usize) -> usize {
-        if at + 1 == self.entries.len() {
-            0
-        } else {
-            at + 1
-        }
-    }
-
-    fn number(&self, entry: u32) -> u32 {
-        self.base + (entry & (ROOM_MAX as u32 - 1)) - 1
-    }
-
-    /// Only the one who owns the index adds, so nothing is lost between reading and writing.
-    fn add(&self, place: Place, number: u32) {
-        if let Some(slot) = self.entries.get(place.at) {
-            slot.store(place.entry | (number - self.base + 1), Relaxed);
-        }
-    }
-
-    /// Gives windows to the filter.
-    fn fill(&self, waiting: &mut Vec<u32>) {
-        for hash in waiting.drain(..) {
-            let (at, mask) = self.filter().bits(hash);
-            if let Some(word) = self.filter.get(at) {
-                word.store(word.load(Relaxed) & !mask, Relaxed);
-            }
-        }
-    }
-
-    /// Where an anchor of a token that has one already belongs, unless it is there or many have it in common: what
-    /// many tokens begin with is no secret of one.
-    fn another(&self, anchor: Anchor, number: u32) -> Option<Place> {
-        let hash = whole(anchor.bytes);
-        let mut at = within(hash, self.entries.len());
-        let mut shared = 0;
-        loop {
-            let entry = self.entry(at);
-            if entry == 0 {
-                break;
-            }
-            if entry >> NUMBER_BITS == tag(hash) {
-                shared += 1;
-                if shared >= SHARE_MAX || self.number(entry) == number {
-                    return None;
-                }
-            }
-            at = self.next(at);
-        }
-        Some(Place {
-            anchor,
-            at,
-            entry: tag(hash) << NUMBER_BITS,
-            crowded: false,
-        })
-    }
-
-    /// The number of a token, or where it belongs: at its best anchor of this kind, or at the next one that is
-    /// not shared by many.
-    fn place(
-        &self,
-        tokens: &Tokens,
-        bytes: &[u8],
-        shape: &Shape,
-        best: Anchor,
-    ) -> Result<u32, Place> {
-        let mut next = Some(best);
-        let mut crowded: Option<Place> = None;
-        while let Some(anchor) = next {
-            let hash = whole(anchor.bytes);
-            let mut at = within(hash, self.entries.len());
-            let mut shared = 0;
-            loop {
-                let entry = self.entry(at);
-                if entry == 0 {
-                    break;
-                }
-                if entry >> NUMBER_BITS == tag(hash) {
-                    if tokens.get(self.number(entry)) == Some(bytes) {
-                        return Ok(self.number(entry));
-                    }
-                    shared += 1;
-                }
-                at = self.next(at);
-            }
-            let place = Place {
-                anchor,
-                at,
-                entry: tag(hash) << NUMBER_BITS,
-                crowded: shared >= SHARE_MAX,
-            };
-            if !place.crowded {
-                return Err(place);
-            }
-            crowded.get_or_insert(place);
-            next = shape.anchor_after(bytes, self.kind, Some(anchor.score));
-        }
-        // All its anchors are shared by many: one more shares the first.
-        Err(crowded.unwrap_or(Place::none(best)))
-    }
-
-    /// Where the search for an anchor begins.
-    #[inline]
-    fn first(&self, hash: u64) -> u32 {
-        self.entry(within(hash, self.entries.len()))
-    }
-
-    fn copy(&self) -> Self {
-        Self {
-            kind: self.kind,
-            span: self.span,
-            base: self.base,
-            room: self.room,
-            filter: self
-                .filter
-                .iter()
-                .map(|word| AtomicU64::new(word.load(Relaxed)))
-                .collect(),
-            entries: self
-                .entries
-                .iter()
-                .map(|entry| AtomicU32::new(entry.load(Relaxed)))
-                .collect(),
-        }
-    }
-}
-
-impl Filter<'_> {
-    /// Whether a window of an anchor may be the first bytes of `x`.
-    #[inline(always)]
-    pub(crate) fn may(self, x: u64) -> bool {
-        let (at, mask) = self.bits(Self::hash(x));
-        self.0
-            .get(at)
-            .is_some_and(|word| word.load(Relaxed) & mask == 0)
-    }
-
-    /// The hash of a window.
-    #[inline(always)]
-    fn hash(x: u64) -> u32 {
-        (((x & FOLD) & 0xff_ffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
-    }
-
-    /// The word of the filter and its bits for a window.
-    #[inline(always)]
-    fn bits(self, hash: u32) -> (usize, u64) {
-        let mask = MASKS
-            .get(usize::from(hash as u8))
-            .copied()
-            .unwrap_or(u64::MAX);
-        ((hash >> 8) as usize & self.0.len().wrapping_sub(1), mask)
-    }
-}
-
-impl Anchors {
-    /// None for what is shorter than an anchor.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        let shape = Shape::of(bytes);
-        let mut kinds = [Kind::Mixed, Kind::Other, Kind::Words].into_iter();
-        let best = kinds.find_map(|kind| shape.anchor_after(bytes, kind, None))?;
-        Some(Self {
-            shape,
-            best,
-            others: match best.at == shape.pivot() as usize {
-                true => shape.cover & !(1 << best.at),
-                false => shape.others(best.at),
-            },
-        })
-    }
-
-    /// Those of the token's parts, when its first one is at `first`.
-    fn others(&self, bytes: &[u8], first: usize) -> impl Iterator<Item = Anchor> {
-        let mut left = match first == self.best.at {
-            true => self.others,
-            false => self.shape.others(first),
-        };
-        let mixed = self.shape.anchors(Kind::Mixed);
-        let other = self.shape.anchors(Kind::Other);
-        core::iter::from_fn(move || {
-            let at = left.trailing_zeros();
-            left &= left.checked_sub(1)?;
-            let kind = match 1 << at {
-                bit if mixed & bit != 0 => Kind::Mixed,
-                bit if other & bit != 0 => Kind::Other,
-                _ => Kind::Words,
-            };
-            Some(Anchor::new(bytes, at as usize, kind, self.shape.span))
-        })
-    }
-}
-
-impl Anchor {
-    fn new(token: &[u8], at: usize, kind: Kind, span: Span) -> Self {
-        Self {
-            kind,
-            span,
-            score: 0,
-            bytes: folded(load(token.get(at..).unwrap_or_default()), span),
-            at,
-        }
-    }
-}
-
-impl Shape {
-    /// A token's best anchor of a kind after the one with the given score. Numbers come after what has something
-    /// else in it; of words no place is better than another, but common endings are many.
-    #[inline]
-    fn anchor_after(&self, token: &[u8], kind: Kind, after: Option<u64>) -> Option<Anchor> {
-        let mut left = self.anchors(kind);
-        if kind == Kind::Words {
-            let mut best: Option<Anchor> = None;
-            while left != 0 {
-                let at = left.trailing_zeros() as usize;
-                left &= left - 1;
-                let mut anchor = Anchor::new(token, at, kind, self.span);
-                // Not the table's hash: the smallest of those would all fall into one corner of it.
-                anchor.score = anchor.bytes.wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 1;
-                if after.is_none_or(|after| anchor.score > after)
-                    && best.is_none_or(|best| anchor.score < best.score)
-                {
-                    best = Some(anchor);
-                }
-            }
-            return best;
-        }
-        let numbers = match kind {
-            Kind::Mixed => self.numbers(),
-            _ => 0,
-        };
-        // The last ones up to the pivot score lowest, then those behind it; those of digits only above all others.
-        let turn = 63 - self.pivot();
-        for (rank, left) in [left & !numbers, left & numbers].into_iter().enumerate() {
-            let mut left = left.rotate_left(turn);
-            if let Some(after) = after {
-                let below = match after.checked_sub(64 * rank as u64) {
-                    Some(after @ 0..64) => u64::MAX.checked_shr(after as u32 + 1).unwrap_or(0),
-                    Some(_) => 0,
-                    None => u64::MAX,
-                };
-                left &= below;
-            }
-            if let Some(turned) = left.checked_ilog2() {
-                let score = u64::from(63 - turned) + 64 * rank as u64;
-                let at = turned.wrapping_sub(turn) % 64;
-                let anchor = Anchor::new(token, at as usize, kind, self.span);
-                return Some(Anchor { score, ..anchor });
-            }
-        }
-        None
-    }
-}
-
-/// Eight bytes of a text as one number, the first byte lowest; zeros where it ends.
-#[inline]
-pub(crate) fn load(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(eight) => u64::from_le_bytes(*eight),
-        None => bytes
-            .iter()
-            .rev()
-            .fold(0, |x, byte| x << 8 | u64::from(*byte)),
-    }
-}
-
-/// What counts of an anchor's bytes.
-#[inline]
-pub(crate) fn folded(x: u64, span: Span) -> u64 {
-    x & FOLD & span.mask()
-}
-
-#[inline]
-fn whole(anchor: u64) -> u64 {
-    let x = anchor.wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (x ^ x >> 32).wrapping_mul(0xff51_afd7_ed55_8ccd)
-}
-
-fn tag(hash: u64) -> u32 {
-    (hash as u32) >> NUMBER_BITS
-}
-
-/// A place out of `room` by the upper half of a hash.
-#[inline(always)]
-fn within(hash: u64, room: usize) -> usize {
-    (((hash >> 32).wrapping_mul(room as u64)) >> 32) as usize
-}
-
-/// Four bits of a word of the filter.
-static MASKS: [u64; 256] = masks();
-
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which would not accept a wrong index"
-)]
-const fn masks() -> [u64; 256] {
-    let mut masks = [0; 256];
-    let mut state: u64 = 0x2545_f491_4f6c_dd1d;
-    let mut at = 0;
-    while at < masks.len() {
-        let mut mask: u64 = 0;
-        while mask.count_ones() < 4 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            mask |= 1 << (state >> 58);
-        }
-        masks[at] = mask;
-        at += 1;
-    }
-    masks
 }

@@ -18,8 +18,12 @@ extern crate alloc;
 mod set;
 /// The search itself.
 mod find;
-/// Filters and tables.
+/// Which filters and tables there are, and how they grow.
 mod index;
+/// One filter with its table.
+mod table;
+/// The bytes by which a token is known.
+mod anchor;
 /// Kinds of anchors, and the places of a text where each may be.
 mod kind;
 /// Parts of a token that are found without the rest.

@@ -1,7 +1,7 @@
 //! What a token looks like: where its anchors may be, and which parts of it are found without the rest. Those are the
 //! parts in which a letter stands beside a digit at least twice, as in keys and hardly elsewhere.
 
-use crate::index::load;
+use crate::anchor::load;
 use crate::kind::{Block, Kind, Span};
 
 /// Length of a part that is found without the rest.

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use crate::anchor::Anchors;
 use crate::find::Finder;
-use crate::index::{Anchors, Index};
+use crate::index::Index;
 use crate::tokens::Tokens;
 
 /// Tokens that are looked up together, so that their memory accesses overlap.

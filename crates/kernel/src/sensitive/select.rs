@@ -250,7 +250,8 @@ pub(super) fn utf16(bytes: &[u8]) -> Option<alloc::string::String> {
 fn end_of_piece(text: &[u8]) -> usize {
     // Eight at a time, as most are in.
     let eights = text.as_chunks::<8>().0.iter();
-    let none = eights.take_while(|eight| eight.iter().fold(0, |all, byte| all | class(*byte)) == IN);
+    let none =
+        eights.take_while(|eight| eight.iter().fold(0, |all, byte| all | class(*byte)) == IN);
     let mut at = 8 * none.count();
     while let Some(byte) = text.get(at) {
         let ends = match class(*byte) {
