@@ -150,7 +150,7 @@ impl Sensitive {
             if line.whole.len() >= TOKEN_BYTES_MIN && line.whole.len() <= TOKEN_BYTES_MAX {
                 self.met(line.whole);
             }
-            select::tokens(line.value, true, &mut |token| {
+            select::tokens(&line, true, &mut |token| {
                 for part in parts(token) {
                     self.met(part);
                 }
@@ -236,7 +236,7 @@ impl Sensitive {
         for (at, line) in lines(text).enumerate() {
             let at = u32::try_from(at + 1).unwrap_or(u32::MAX);
             let before = batch.len();
-            let phrase = select::tokens(line.value, false, &mut |token| {
+            let phrase = select::tokens(&line, false, &mut |token| {
                 self.choose(token, at, &mut batch);
             });
             let whole = line.named || (batch.len() == before && !phrase);

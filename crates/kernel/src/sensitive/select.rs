@@ -38,6 +38,8 @@ pub(super) struct Line<'a> {
     pub(super) named: bool,
     /// Its length in the text, with its end.
     pub(super) bytes: usize,
+    /// What its bytes are, when it is one piece.
+    one: Option<Classes>,
 }
 
 /// The lines of a text.
@@ -47,6 +49,17 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
     ends.map(move |end| {
         let line = text.get(from..end).unwrap_or_default();
         from = end + 1;
+        let bytes = line.len() + 1;
+        let (first, classes) = end_of_piece(line);
+        if first == line.len() {
+            return Line {
+                value: line,
+                whole: line,
+                named: false,
+                bytes,
+                one: Some(classes),
+            };
+        }
         let (name, value) = match memchr::memchr2(b'=', b':', line) {
             Some(at) if is_name(line.get(..at).unwrap_or_default()) => (
                 line.get(..at).unwrap_or_default(),
@@ -58,14 +71,24 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
             value,
             whole: unquoted(value.trim_ascii()),
             named: !name.is_empty(),
-            bytes: line.len() + 1,
+            bytes,
+            one: None,
         }
     })
 }
 
-/// Tells the tokens of a value; `all` of the phrases in it instead of as many as cover it, when it is public. Whether
+/// Tells the tokens of a line; `all` of the phrases in it instead of as many as cover it, when it is public. Whether
 /// there is a phrase among them.
-pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u8])) -> bool {
+pub(super) fn tokens<'a>(line: &Line<'a>, all: bool, tell: &mut dyn FnMut(&'a [u8])) -> bool {
+    let value = line.value;
+    if let Some(classes) = line.one {
+        let (from, to) = trimmed(value);
+        let piece = value.get(from..to).unwrap_or_default();
+        if piece.len() >= TOKEN_BYTES_MIN && !is_ordinary(piece, classes.odd()) {
+            tell(piece);
+        }
+        return false;
+    }
     let mut any = false;
     let mut run: Vec<(usize, usize)> = Vec::new();
     // Most values are one piece, which makes no run.
@@ -73,7 +96,7 @@ pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u
     let mut end = 0;
     // Whether the run has pieces that are none by themselves.
     let mut ordinary = false;
-    for (from, to) in pieces(value) {
+    for (from, to, classes) in pieces(value) {
         let piece = value.get(from..to).unwrap_or_default();
         let between = value.get(end..from).unwrap_or_default();
         if between == b"@"
@@ -87,7 +110,7 @@ pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u
             one = None;
             ordinary = false;
         }
-        if is_ordinary(piece) {
+        if is_ordinary(piece, classes.odd()) {
             ordinary = true;
         } else if piece.len() >= TOKEN_BYTES_MIN {
             tell(piece);
@@ -109,7 +132,9 @@ pub(super) fn tokens<'a>(value: &'a [u8], all: bool, tell: &mut dyn FnMut(&'a [u
 /// Whether a value has nothing but what everybody writes, and little of it.
 pub(super) fn is_common(value: &[u8]) -> bool {
     value.len() < PHRASE_BYTES_MIN
-        && pieces(value).all(|(from, to)| is_ordinary(value.get(from..to).unwrap_or_default()))
+        && pieces(value).all(|(from, to, classes)| {
+            is_ordinary(value.get(from..to).unwrap_or_default(), classes.odd())
+        })
 }
 
 /// Tells the phrases of words that stand together: from one word on as many as are needed.
@@ -166,19 +191,19 @@ fn joins(between: &[u8]) -> bool {
     )
 }
 
-/// The pieces of a text between the marks that end words: where they begin and end.
-fn pieces(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
+/// The pieces of a text between the marks that end words: where they begin and end, and what their bytes are.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (usize, usize, Classes)> {
     let mut at = 0;
     core::iter::from_fn(move || {
         loop {
             let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-            let end = end_of_piece(rest);
+            let (end, classes) = end_of_piece(rest);
             let (piece, after) = rest.split_at_checked(end)?;
             let start = at;
             at += end + split_bytes(after);
             let (from, to) = trimmed(piece);
             if from < to {
-                return Some((start + from, start + to));
+                return Some((start + from, start + to, classes));
             }
         }
     })
@@ -247,30 +272,36 @@ pub(super) fn utf16(bytes: &[u8]) -> Option<alloc::string::String> {
     )
 }
 
-fn end_of_piece(text: &[u8]) -> usize {
-    // Eight at a time, as most are in.
-    let eights = text.as_chunks::<8>().0.iter();
-    let none =
-        eights.take_while(|eight| eight.iter().fold(0, |all, byte| all | class(*byte)) == IN);
-    let mut at = 8 * none.count();
-    while let Some(byte) = text.get(at) {
-        let ends = match class(*byte) {
-            IN => false,
-            ENDS => true,
-            _ => split_bytes(text.get(at..).unwrap_or_default()) > 0,
-        };
-        if ends {
-            return at;
+/// The end of the piece at the start, and what its bytes are.
+fn end_of_piece(text: &[u8]) -> (usize, Classes) {
+    let mut all = IN;
+    let mut at = 0;
+    // Eight at a time, as most end nothing.
+    for eight in text.as_chunks::<8>().0 {
+        let any = eight.iter().fold(IN, |all, byte| all | class(*byte));
+        if any & (ENDS | PERHAPS) != 0 {
+            break;
         }
+        all |= any;
+        at += 8;
+    }
+    while let Some(byte) = text.get(at) {
+        let class = class(*byte);
+        if class & ENDS != 0
+            || class & PERHAPS != 0 && split_bytes(text.get(at..).unwrap_or_default()) > 0
+        {
+            break;
+        }
+        all |= class;
         at += 1;
     }
-    at
+    (at, Classes(all))
 }
 
 /// Length of the character at the start that ends words, or 0.
 fn split_bytes(text: &[u8]) -> usize {
     match text {
-        [byte, ..] if class(*byte) == ENDS => 1,
+        [byte, ..] if class(*byte) & ENDS != 0 => 1,
         // White space beyond ASCII, and what stands for bytes that are no text.
         [0xc2, 0x85 | 0xa0, ..] => 2,
         [0xe1, 0x9a, 0x80, ..]
@@ -282,9 +313,21 @@ fn split_bytes(text: &[u8]) -> usize {
     }
 }
 
+/// What the bytes of a piece are.
+#[derive(Clone, Copy)]
+struct Classes(u8);
+
+impl Classes {
+    /// Whether there is a digit among them, or a byte beyond ASCII.
+    fn odd(self) -> bool {
+        self.0 & ODD != 0
+    }
+}
+
 const IN: u8 = 0;
 const ENDS: u8 = 1;
 const PERHAPS: u8 = 2;
+const ODD: u8 = 4;
 
 fn class(byte: u8) -> u8 {
     CLASSES.get(usize::from(byte)).copied().unwrap_or(IN)
@@ -308,6 +351,13 @@ const fn classes() -> [u8; 256] {
     at = 0;
     while at < leads.len() {
         classes[leads[at]] = PERHAPS;
+        at += 1;
+    }
+    at = 0;
+    while at < classes.len() {
+        if (at as u8).is_ascii_digit() || !(at as u8).is_ascii() {
+            classes[at] |= ODD;
+        }
         at += 1;
     }
     classes

@@ -8,12 +8,9 @@
 /// A name of several words (`follow-up`, `end_time`) is as common as one when it is no longer than this.
 const COMPOUND_BYTES_MAX: usize = 11;
 
-/// Whether a piece is a word, a few of them, a date, or marks only.
-pub(super) fn is_ordinary(piece: &[u8]) -> bool {
-    if piece
-        .iter()
-        .any(|byte| byte.is_ascii_digit() || !byte.is_ascii())
-    {
+/// Whether a piece is a word, a few of them, a date, or marks only; `odd` when it has a digit or a byte beyond ASCII.
+pub(super) fn is_ordinary(piece: &[u8], odd: bool) -> bool {
+    if odd {
         return is_date(piece);
     }
     let mut words = piece
