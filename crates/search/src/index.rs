@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::anchor::{Anchor, Anchors};
 use crate::kind::{Kind, Span};
-use crate::table::{Filter, Place, ROOM_MAX, Table, whole};
+use crate::table::{Another, Filter, Place, ROOM_MAX, Table, whole};
 use crate::tokens::Tokens;
 
 /// Anchors of the first table.
@@ -267,19 +267,31 @@ impl Part {
         };
         table.add(place, number);
         self.held += 1;
-        for window in 0..table.span.windows() {
-            let hash = Filter::hash(place.anchor.bytes >> (8 * window));
-            self.waiting.push(hash);
+        self.windows(place.anchor);
+    }
+
+    /// Gives an anchor's windows to the filter, soon.
+    fn windows(&mut self, anchor: Anchor) {
+        for window in 0..anchor.span.windows() {
+            self.waiting
+                .push(Filter::hash(anchor.bytes >> (8 * window)));
         }
         if self.waiting.len() >= WAITING {
-            table.fill(&mut self.waiting);
+            self.fill();
         }
     }
 
     fn add_another(&mut self, anchor: Anchor, number: u32) {
-        let table = self.tables.last();
-        if let Some(place) = table.and_then(|table| table.another(anchor, number)) {
-            self.add(place, number);
+        match self
+            .tables
+            .last()
+            .map(|table| table.another(anchor, number))
+        {
+            Some(Another::Free(place)) => self.add(place, number),
+            // Perhaps by an anchor of its own that looks the same in the table: a search finds it by either, if the
+            // filter knows both.
+            Some(Another::Same) => self.windows(anchor),
+            Some(Another::Shared) | None => {}
         }
     }
 
@@ -364,9 +376,12 @@ impl Part {
             let mut first = usize::MAX;
             if anchors.best.kind == table.kind {
                 first = anchors.best.at;
-                if let Err(place) = table.place(tokens, bytes, &anchors.shape, anchors.best) {
-                    first = place.anchor.at;
-                    self.add(place, number);
+                match table.place(tokens, bytes, &anchors.shape, anchors.best) {
+                    Ok(_) => self.windows(anchors.best),
+                    Err(place) => {
+                        first = place.anchor.at;
+                        self.add(place, number);
+                    }
                 }
             }
             for anchor in anchors.others(bytes, first) {

@@ -45,6 +45,15 @@ pub(crate) struct Place {
     pub(crate) crowded: bool,
 }
 
+/// What there is for one more anchor of a token.
+pub(crate) enum Another {
+    Free(Place),
+    /// The token is there already, by this anchor or by one that looks the same.
+    Same,
+    /// Many have it in common: what many tokens begin with is no secret of one.
+    Shared,
+}
+
 impl Place {
     pub(crate) fn none(anchor: Anchor) -> Self {
         Self {
@@ -140,22 +149,24 @@ impl Table {
         }
     }
 
-    /// Where an anchor of a token that has one already belongs, unless it is there or many have it in common: what
-    /// many tokens begin with is no secret of one.
-    pub(crate) fn another(&self, anchor: Anchor, number: u32) -> Option<Place> {
+    /// Where an anchor of a token that has one already belongs.
+    pub(crate) fn another(&self, anchor: Anchor, number: u32) -> Another {
         let hash = whole(anchor.bytes);
         let mut shared = 0;
         let free = self.walk(hash, |other| {
             shared += 1;
             shared >= SHARE_MAX || other == number
         });
-        let at = free.ok()?;
-        Some(Place {
-            anchor,
-            at,
-            entry: tag(hash) << NUMBER_BITS,
-            crowded: false,
-        })
+        match free {
+            Ok(at) => Another::Free(Place {
+                anchor,
+                at,
+                entry: tag(hash) << NUMBER_BITS,
+                crowded: false,
+            }),
+            Err(other) if other == number => Another::Same,
+            Err(_) => Another::Shared,
+        }
     }
 
     /// The number of a token, or where it belongs: at its best anchor of this kind, or at the next one that is
