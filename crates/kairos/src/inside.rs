@@ -1,12 +1,14 @@
 //! What is trusted and resolved inside: the session's authority in every store that programs
 //! look at, a resolver that is us, an environment cut down to an allow-list.
 
+/// What makes browsers trust the authority.
+mod browsers;
 /// The store that Java programs trust.
 mod java;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sandbox::SyntheticFile;
 
@@ -43,8 +45,8 @@ const BUNDLE_VARIABLES: [&str; 13] = [
 /// Any address would do: every one of them is answered by us.
 const RESOLVER: &str = "10.0.2.3";
 
-/// Files that the agent sees in place of the host's.
-pub(crate) fn files(authority_pem: &str, hostname: &str) -> Vec<SyntheticFile> {
+/// Files that the agent sees in place of the host's. `known_hosts` are SSH servers with their keys.
+pub(crate) fn files(authority_pem: &str, hostname: &str, known_hosts: &str) -> Vec<SyntheticFile> {
     let mut bundle = host_bundle();
     if !bundle.is_empty() && !bundle.ends_with(b"\n") {
         bundle.push(b'\n');
@@ -68,11 +70,16 @@ pub(crate) fn files(authority_pem: &str, hostname: &str) -> Vec<SyntheticFile> {
         .into_iter()
         .map(|path| SyntheticFile::read_only(path, bundle.clone()))
         .collect();
-    files.push(SyntheticFile::read_only(
-        Path::new("/etc/ssl/certs").join(format!("{AUTHORITY_SUBJECT_HASH}.0")),
-        authority_pem,
-    ));
+    let authority = format!("/etc/ssl/certs/{AUTHORITY_SUBJECT_HASH}.0");
+    files.push(SyntheticFile::read_only(&authority, authority_pem));
     files.extend(java::stores(&bundle));
+    files.extend(browsers::policies(authority_pem, &authority));
+    if !known_hosts.is_empty() {
+        files.push(SyntheticFile::read_only(
+            "/etc/ssh/ssh_known_hosts",
+            known_hosts,
+        ));
+    }
     files.push(SyntheticFile::read_only(
         "/etc/resolv.conf",
         format!("nameserver {RESOLVER}\noptions timeout:5 attempts:2\n"),

@@ -38,5 +38,20 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // The boundary's own processes are this program; they never return from here.
     sandbox::child_main_if_requested();
+    close_to_inspection();
     cli::main()
+}
+
+/// This process has real credentials in its memory: nobody else's process may read it, and no dump of
+/// it is written. What it starts begins anew.
+fn close_to_inspection() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit};
+    // One byte, not zero: for every limit but one the kernel hands a dump to a helper of the host.
+    let core = Rlimit {
+        current: Some(1),
+        maximum: Some(1),
+    };
+    // Where a system refuses one of them the other still holds.
+    let _ = rustix::process::setrlimit(Resource::Core, core);
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

@@ -550,7 +550,7 @@ fn plan(
             target: path.clone(),
         })
         .collect();
-    plan.files = inside::files(authority_pem, &plan.hostname);
+    plan.files = inside::files(authority_pem, &plan.hostname, &network::known_hosts(loaded));
     for seed in &loaded.agent.seed {
         match std::fs::read(seed) {
             Ok(content) => {

@@ -98,7 +98,7 @@ impl fmt::Display for Refusal {
             Self::Rule { rule, says: None } => write!(f, "rule `{rule}` forbids it"),
             Self::Oracle { oracle, reason } => write!(f, "{oracle} refused it: {reason}"),
             Self::Depends(hold) => write!(f, "it depends on {hold}, which was refused"),
-            Self::Malformed(what) => write!(f, "it is malformed: {what}"),
+            Self::Malformed(what) => write!(f, "it cannot go out as it is: {what}"),
             Self::Failed(what) => write!(f, "it could not be decided: {what}"),
             Self::Limit(limit) => write!(f, "{limit}"),
             Self::NobodyThere(reasons) => {

@@ -17,8 +17,6 @@ use crate::canonical::{self, Ambiguous};
 use crate::net::Shared;
 use crate::{dns, http, names, raw, socks, tls};
 
-/// Connections of one listener at a time; more wait in the system's queue.
-const CONNECTIONS_MAX: usize = 4096;
 /// Tunnels one within the other.
 const DEPTH_MAX: u8 = 3;
 
@@ -40,6 +38,8 @@ pub(crate) struct Place {
     pub(crate) secured: Option<Secured>,
     /// How many `CONNECT`s lie around it.
     pub(crate) depth: u8,
+    /// Why there is no room for it.
+    pub(crate) crowded: Option<String>,
 }
 
 /// What the TLS handshake said.
@@ -56,19 +56,35 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
 /// A stream of any kind.
 pub(crate) type AnyStream = Box<dyn Stream>;
 
-/// Accepts until the runtime ends.
+/// Accepts the agent's connections until the runtime ends.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::clone(&shared.room);
+    each(listener, room, move |stream| {
+        arrive(Arc::clone(&shared), stream)
+    })
+    .await;
+}
+
+/// Accepts connections until the runtime ends, as many at a time as there is room for; the next one
+/// waits, and those after it in the system's queue.
+pub(crate) async fn each<F>(
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    serve: impl Fn(TcpStream) -> F,
+) where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     loop {
-        // Closed never, so there is always a permit to be had in the end.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let shared = Arc::clone(&shared);
+                // Taken only now: listeners share the room. Closed never, so there is always a
+                // permit to be had in the end.
+                let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+                    return;
+                };
+                let served = serve(stream);
                 tokio::spawn(async move {
-                    if let Err(error) = arrive(shared, stream).await {
+                    if let Err(error) = served.await {
                         tracing::debug!(%error, "a connection ended");
                     }
                     drop(permit);
@@ -119,6 +135,7 @@ fn place_of(shared: &Shared, address: IpAddr, original: SocketAddr) -> Option<Pl
         target,
         secured: None,
         depth: 0,
+        crowded: None,
     })
 }
 
@@ -152,6 +169,7 @@ pub(crate) fn inner(
         target,
         secured: None,
         depth: around.depth + 1,
+        crowded: None,
     })
 }
 
@@ -165,7 +183,24 @@ pub(crate) fn serve_boxed(
 }
 
 /// Serves a connection that leads to a place, whatever it turns out to speak.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) -> io::Result<()> {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: AnyStream,
+    mut place: Place,
+) -> io::Result<()> {
+    let seat = place.target.as_ref().map_or(Ok(None), |target| {
+        let policy = shared.session.policy();
+        shared
+            .limiter
+            .connection(&policy, &target.host, target.port)
+    });
+    let _seat = match seat {
+        Ok(seat) => seat,
+        Err(why) => {
+            place.crowded = Some(why);
+            None
+        }
+    };
     let (speaks, stream) = listen_first(&shared, stream, &place).await?;
     match speaks {
         Speaks::Nothing => Ok(()),
@@ -173,9 +208,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) 
         Speaks::Other if place.target.is_none() && stream.first.first() == Some(&5) => {
             socks::serve(shared, Box::new(stream), place).await
         }
-        Speaks::Other => raw::serve(shared, Box::new(stream), place).await,
+        Speaks::Other => {
+            // Who says nothing at SSH's own port waits for a server that does.
+            let silent_ssh =
+                stream.first.is_empty() && place.target.as_ref().is_some_and(|t| t.port == 22);
+            let ssh = silent_ssh || stream.first.starts_with(b"SSH-");
+            raw::serve(shared, Box::new(stream), place, ssh).await
+        }
         Speaks::Tls if is_opaque(&shared, &place) => {
-            raw::serve(shared, Box::new(stream), place).await
+            raw::serve(shared, Box::new(stream), place, false).await
         }
         Speaks::Tls => {
             let accepted = tls::accept(&shared.config.authority, stream, &place).await;
@@ -187,7 +228,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: AnyStream, place: Place) 
             match speaks {
                 Speaks::Nothing => Ok(()),
                 Speaks::Http => http::serve(shared, clear, place).await,
-                Speaks::Tls | Speaks::Other => raw::serve(shared, Box::new(clear), place).await,
+                Speaks::Tls | Speaks::Other => {
+                    raw::serve(shared, Box::new(clear), place, false).await
+                }
             }
         }
     }

@@ -20,6 +20,10 @@ pub struct NetConfig {
     pub roots_pem: Vec<Vec<u8>>,
     /// How TLS is spoken with some parties; all that match count.
     pub tls: Vec<TlsRule>,
+    /// What else is said of connections to single parties.
+    pub parties: Vec<PartyRule>,
+    /// How much may come at a time.
+    pub limits: Limits,
     /// Placeholders and what stands behind them.
     pub credentials: Vec<Credential>,
     /// Keys that the agent was given: with these a model provider is the principal's own.
@@ -50,6 +54,8 @@ impl NetConfig {
             upstreams: Vec::new(),
             roots_pem: Vec::new(),
             tls: Vec::new(),
+            parties: Vec::new(),
+            limits: Limits::default(),
             credentials: Vec::new(),
             keys: Vec::new(),
             conversation: Arc::new(NoConversation),
@@ -112,6 +118,59 @@ impl TlsRule {
     pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
         self.hosts.iter().any(|hosts| hosts.matches(host))
             && (self.ports.is_empty() || self.ports.contains(&port))
+    }
+}
+
+/// What is said of connections to a party of the policy.
+#[derive(Clone, Debug, Default)]
+pub struct PartyRule {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its hosts, as in the policy.
+    pub hosts: Vec<HostPattern>,
+    /// Its ports, as in the policy.
+    pub ports: Vec<u16>,
+    /// Fingerprints of its SSH host keys (`SHA256:...`); without any there is no SSH to it.
+    pub host_keys: Vec<String>,
+    /// Requests it may get.
+    pub rate: Option<Rate>,
+    /// Connections to it at a time.
+    pub connections: Option<u32>,
+}
+
+/// So many requests in so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests.
+    pub requests: u32,
+    /// In this time.
+    pub per: Duration,
+}
+
+/// How much may come at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests of the session.
+    pub rate: Option<Rate>,
+    /// Connections at a time; more wait.
+    pub connections: u32,
+    /// Bytes of a request's body; when it is not said, what the policy parks at most.
+    pub body_bytes: Option<u64>,
+    /// Bytes of a request's head.
+    pub head_bytes: u32,
+    /// Header lines of a request.
+    pub headers: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            connections: 4096,
+            body_bytes: None,
+            head_bytes: 256 << 10,
+            headers: 200,
+        }
     }
 }
 

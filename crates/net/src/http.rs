@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::header::{self, HeaderMap, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode, Version};
@@ -25,6 +26,7 @@ use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::framing::{Doubt, Guarded};
 use crate::hold::Stub;
+use crate::limits::Excess;
 use crate::meaning::Meaning;
 use crate::net::Shared;
 use crate::release::{self, Note};
@@ -36,11 +38,8 @@ use crate::{grpc, inspect, proxy, websocket};
 
 /// A provider's conversation may be this large.
 const CONVERSATION_BYTES_MAX: u64 = 256 << 20;
-/// Headers of one request, HTTP/1.
-const HEADERS_MAX: usize = 200;
-
-/// Headers of one request, HTTP/2.
-const HEADER_BYTES_MAX: u32 = 256 << 10;
+/// Less than this the library does not take.
+const HEAD_BYTES_MIN: usize = 8192;
 
 /// Serves HTTP/1 or HTTP/2 on a connection.
 pub(crate) async fn serve<S: Stream>(
@@ -50,17 +49,22 @@ pub(crate) async fn serve<S: Stream>(
 ) -> io::Result<()> {
     let place = Arc::new(place);
     let (stream, doubt) = Guarded::new(stream);
+    let limits = shared.config.limits;
     let service = service_fn(move |request| {
         let (shared, place, doubt) = (Arc::clone(&shared), Arc::clone(&place), Arc::clone(&doubt));
         async move { Ok::<_, Infallible>(answer(shared, place, doubt, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().max_headers(HEADERS_MAX);
+    let fits = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    builder
+        .http1()
+        .max_headers(fits(limits.headers))
+        .max_buf_size(fits(limits.head_bytes).max(HEAD_BYTES_MIN));
     builder
         .http2()
         .adaptive_window(true)
         .max_concurrent_streams(256)
-        .max_header_list_size(HEADER_BYTES_MAX);
+        .max_header_list_size(limits.head_bytes);
     builder
         .serve_connection_with_upgrades(TokioIo::new(stream), service)
         .await
@@ -99,6 +103,18 @@ async fn answer(
         shared.contradiction(&place, request.method().as_str(), request.uri(), why);
         return stub::malformed(shape, StatusCode::BAD_REQUEST, why);
     }
+    if let Some(excess) = too_many(&shared, &place, &target) {
+        let (parts, body) = request.into_parts();
+        shared.contradiction(&place, parts.method.as_str(), &parts.uri, &excess.why);
+        read_away(body).await;
+        let mut response = stub::excess(shape, &excess);
+        if place.crowded.is_some() && parts.version != Version::HTTP_2 {
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        return response;
+    }
     if websocket::is_upgrade(&request) {
         return websocket::open(&shared, target, request, shape).await;
     }
@@ -110,6 +126,42 @@ async fn answer(
         Err(stopped) => stopped.response(shape),
     }
 }
+
+/// Reads the rest of a body that nobody wants: clients take an answer before its end for a failure.
+async fn read_away(mut body: Incoming) {
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+            if bytes > UNWANTED_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    // Who is slower than that gets the answer before its end.
+    let _ = tokio::time::timeout(UNWANTED, reading).await;
+}
+
+const UNWANTED_BYTES_MAX: usize = 1 << 20;
+const UNWANTED: Duration = Duration::from_secs(2);
+
+/// More than the policy allows.
+fn too_many(shared: &Shared, place: &Place, target: &Target) -> Option<Excess> {
+    if let Some(why) = &place.crowded {
+        return Some(Excess {
+            why: why.clone(),
+            after: CROWDED,
+        });
+    }
+    let policy = shared.session.policy();
+    shared
+        .limiter
+        .request(&policy, &target.host, target.port)
+        .err()
+}
+
+/// Who finds no room for a connection is told to come back after this.
+const CROWDED: Duration = Duration::from_secs(1);
 
 /// The answer on a connection that can be cut into requests in two ways; it ends there.
 fn doubted(shape: Shape, why: &str) -> Response<Body> {
@@ -123,6 +175,7 @@ fn doubted(shape: Shape, why: &str) -> Response<Body> {
 /// Why a request ended before it was decided.
 pub(crate) enum Stopped {
     Malformed(String),
+    TooLarge(String),
     Storage(String),
 }
 
@@ -130,6 +183,7 @@ impl Stopped {
     pub(crate) fn response(self, shape: Shape) -> Response<Body> {
         match self {
             Self::Malformed(why) => stub::malformed(shape, StatusCode::BAD_REQUEST, &why),
+            Self::TooLarge(why) => stub::malformed(shape, StatusCode::PAYLOAD_TOO_LARGE, &why),
             Self::Storage(why) => stub::malformed(shape, StatusCode::INSUFFICIENT_STORAGE, &why),
         }
     }
@@ -337,16 +391,19 @@ impl Whole {
         let mut spooler = Spooler::new(shared.session.blobs(), head);
         let mut trailers = None;
         let mut bytes: u64 = 0;
+        let limits = shared.config.limits;
+        let most = limits.body_bytes.unwrap_or(policy.limits.bytes_max);
         while let Some(frame) = body.frame().await {
             let frame = frame
                 .map_err(|e| Stopped::Malformed(format!("the body could not be read: {e}")))?;
             match frame.into_data() {
                 Ok(piece) => {
                     bytes += piece.len() as u64;
-                    if bytes > policy.limits.bytes_max {
-                        return Err(Stopped::Storage(
-                            "the body is larger than the policy's limit".into(),
-                        ));
+                    if bytes > most {
+                        let why =
+                            format!("the body is larger than the policy allows ({most} bytes)");
+                        shared.too_large(&method, &target, &why);
+                        return Err(Stopped::TooLarge(why));
                     }
                     spooler = spooler.add(&piece).map_err(storage)?;
                 }

@@ -55,6 +55,8 @@ mod stub;
 mod answer;
 /// Carrying out what was held.
 mod release;
+/// Real credentials in place of their placeholders.
+mod credentials;
 /// Connections to the outside.
 mod upstream;
 /// Whom a secure one may lead to, and as whom we show ourselves.
@@ -69,6 +71,10 @@ mod websocket;
 pub mod deflate;
 /// Connections that are not HTTP.
 mod raw;
+/// Those that are SSH: the server's host key is checked.
+pub mod ssh;
+/// How much may come at a time.
+mod limits;
 /// Services of the agent's own, reached from outside.
 mod publish;
 /// The channel as a whole: threads, listeners, shutdown.
@@ -76,7 +82,8 @@ mod net;
 
 pub use authority::Authority;
 pub use config::{
-    ConversationHook, Credential, Identity, NetConfig, NoConversation, TlsRule, UpstreamRule,
+    ConversationHook, Credential, Identity, Limits, NetConfig, NoConversation, PartyRule, Rate,
+    TlsRule, UpstreamRule,
 };
 pub use net::{Net, NetError, Sockets};
 pub use publish::Door;

@@ -12,6 +12,7 @@ use monitor::{Happening, Held, Outcome, Session};
 use store::{Lease, Parked};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 
 use crate::accept::{self, Place};
 use crate::account::Accounts;
@@ -19,9 +20,11 @@ use crate::canonical;
 use crate::config::NetConfig;
 use crate::dns;
 use crate::hold::{Holds, Ruling};
+use crate::limits::Limiter;
 use crate::names::Names;
 use crate::publish::{self, Door};
 use crate::release::Sender;
+use crate::target::Target;
 use crate::trust::Trust;
 use crate::upstream::{Routes, Upstream};
 
@@ -64,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) holds: Arc<Holds>,
     pub(crate) accounts: Accounts,
+    pub(crate) limiter: Limiter,
+    pub(crate) room: Arc<Semaphore>,
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -74,31 +79,30 @@ impl Shared {
             Some(target) => (target.host.clone(), target.port),
             None => ("proxy.invalid".to_string(), self.config.proxy_port),
         };
-        let effect = Effect {
-            channel: Channel::Net,
-            operation: Operation::Request(canonical::shown(method)),
-            object: Object::Party {
-                scheme: if place.secured.is_some() {
-                    "https"
-                } else {
-                    "http"
-                }
-                .to_string(),
-                host,
-                port,
-                path: "/".to_string(),
-            },
-            class: Class::Blocking,
-            gated: Vec::new(),
-            arguments: Vec::new(),
-            carries: Carried::nothing(),
-            payload: Payload::default(),
-            base: None,
-            saw: Vec::new(),
-            fields: BTreeMap::new(),
-            about: format!("it asked for {}", canonical::shown(&uri.to_string())),
+        let scheme = if place.secured.is_some() {
+            "https"
+        } else {
+            "http"
         };
-        self.refuse(effect, why);
+        let object = Object::Party {
+            scheme: scheme.to_string(),
+            host,
+            port,
+            path: "/".to_string(),
+        };
+        let about = format!("it asked for {}", canonical::shown(&uri.to_string()));
+        self.refuse(unsent(method, object, about), why);
+    }
+
+    /// Has a request whose body is too large refused and recorded.
+    pub(crate) fn too_large(&self, method: &str, target: &Target, why: &str) {
+        let object = Object::Party {
+            scheme: target.scheme.to_string(),
+            host: target.host.clone(),
+            port: target.port,
+            path: target.path.clone(),
+        };
+        self.refuse(unsent(method, object, String::new()), why);
     }
 
     /// Records that a program broke the TLS handshake off, once a host: most likely it does not
@@ -131,6 +135,24 @@ impl Shared {
             // Cannot be: nothing malformed is released or held. A lease dropped here sends nothing.
             Outcome::Released(_) | Outcome::Held(_) => None,
         }
+    }
+}
+
+/// A request of which nothing goes out.
+fn unsent(method: &str, object: Object, about: String) -> Effect {
+    Effect {
+        channel: Channel::Net,
+        operation: Operation::Request(canonical::shown(method)),
+        object,
+        class: Class::Blocking,
+        gated: Vec::new(),
+        arguments: Vec::new(),
+        carries: Carried::nothing(),
+        payload: Payload::default(),
+        base: None,
+        saw: Vec::new(),
+        fields: BTreeMap::new(),
+        about,
     }
 }
 
@@ -171,6 +193,12 @@ impl Net {
             names: Arc::new(Names::default()),
             holds: Arc::new(Holds::default()),
             accounts: Accounts::new(&config.keys),
+            limiter: Limiter::new(&config.limits, &config.parties),
+            room: Arc::new(Semaphore::new(
+                usize::try_from(config.limits.connections)
+                    .unwrap_or(usize::MAX)
+                    .clamp(1, Semaphore::MAX_PERMITS),
+            )),
             distrusted: Mutex::default(),
             session: Arc::clone(&session),
             config,

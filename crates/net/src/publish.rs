@@ -6,10 +6,11 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
+
+use crate::accept;
 
 /// Makes a socket of the agent's network, of IPv6 or of IPv4.
 pub type Door = Arc<dyn Fn(bool) -> io::Result<OwnedFd> + Send + Sync>;
@@ -17,30 +18,13 @@ pub type Door = Arc<dyn Fn(bool) -> io::Result<OwnedFd> + Send + Sync>;
 /// Connections to one port at a time; more wait.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Accepts until the runtime ends.
+/// Serves a published port until the runtime ends.
 pub(crate) async fn serve(listener: TcpListener, port: u16, door: Door) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        // Closed never.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let door = Arc::clone(&door);
-                tokio::spawn(async move {
-                    if let Err(error) = join(stream, port, door).await {
-                        tracing::debug!(%error, port, "a published port");
-                    }
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, port, "cannot accept a connection to a published port");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-    }
+    accept::each(listener, room, move |stream| {
+        join(stream, port, Arc::clone(&door))
+    })
+    .await;
 }
 
 async fn join(mut outside: TcpStream, port: u16, door: Door) -> io::Result<()> {

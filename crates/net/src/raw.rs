@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernel::{Channel, Class, Effect, Object, Operation, Payload};
 use store::Parked;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::accept::{AnyStream, Place};
+use crate::accept::{AnyStream, Endpoint, Place};
 use crate::ask::{Asked, Settle, ask};
 use crate::net::Shared;
+use crate::ssh::{self, Cut};
 use crate::upstream::Offer;
 
 /// Ends a connection at once, with a reset.
@@ -25,6 +27,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut stream: AnyStream,
     place: Place,
+    ssh: bool,
 ) -> io::Result<()> {
     let Some(target) = place.target.clone() else {
         let uri = ::http::Uri::default();
@@ -55,6 +58,19 @@ pub(crate) async fn serve(
         fields: BTreeMap::new(),
         about: "a connection whose content is not looked into".into(),
     };
+    let mut keys = Vec::new();
+    let mut why_not = place.crowded.clone();
+    if ssh && why_not.is_none() {
+        match host_keys(&shared, &target) {
+            Ok(named) => keys = named,
+            Err(why) => why_not = Some(why),
+        }
+    }
+    if let Some(why) = why_not {
+        let notice = shared.refuse(effect, &why);
+        let text = notice.map_or(why, |notice| notice.text);
+        return refuse(stream, ssh, &text).await;
+    }
     let parked = Parked {
         note: r#"{"kind":"connection"}"#.into(),
         blob: None,
@@ -62,17 +78,44 @@ pub(crate) async fn serve(
     match ask(&shared, effect, parked, || Ok(())).await {
         Asked::Go(lease, settle) => {
             drop(lease);
-            carry(&shared, &mut stream, &place, settle).await;
-            Ok(())
+            let keys = ssh.then_some(keys.as_slice());
+            match carry(&shared, &mut stream, &place, keys, settle).await {
+                Ok(()) => Ok(()),
+                Err((greeted, why)) => goodbye(stream, ssh.then_some(greeted), &why).await,
+            }
         }
-        Asked::No(notice) => refuse(stream, target.port, &notice.text).await,
-        Asked::Undecided(why) => refuse(stream, target.port, why).await,
+        Asked::No(notice) => refuse(stream, ssh, &notice.text).await,
+        Asked::Undecided(why) => refuse(stream, ssh, why).await,
     }
 }
 
-/// Carries bytes both ways until either side ends.
-async fn carry(shared: &Shared, stream: &mut AnyStream, place: &Place, mut settle: Settle) {
-    let Some(target) = &place.target else { return };
+/// The host keys that the policy names for a party, without which there is no SSH to it.
+fn host_keys(shared: &Shared, target: &Endpoint) -> Result<Vec<String>, String> {
+    let policy = shared.session.policy();
+    let rule = policy
+        .party(&target.host, target.port)
+        .and_then(|party| shared.limiter.rule(party))
+        .filter(|rule| !rule.host_keys.is_empty());
+    rule.map(|rule| rule.host_keys.clone()).ok_or_else(|| {
+        format!(
+            "SSH needs a party with `hosts = [\"{}\"]`, `allow = [\"CONNECT\"]` and its server's `host_keys` in the policy",
+            target.host
+        )
+    })
+}
+
+/// Carries bytes both ways until either side ends; in SSH only once the server has shown one of
+/// these host keys. What the agent has to be told comes back, with whether the server had spoken.
+async fn carry(
+    shared: &Shared,
+    stream: &mut AnyStream,
+    place: &Place,
+    keys: Option<&[String]>,
+    mut settle: Settle,
+) -> Result<(), (bool, String)> {
+    let Some(target) = &place.target else {
+        return Ok(());
+    };
     let secure = place.secured.is_some();
     let connected = shared
         .upstream
@@ -81,62 +124,67 @@ async fn carry(shared: &Shared, stream: &mut AnyStream, place: &Place, mut settl
         .await;
     let mut upstream = match connected {
         Ok(upstream) => upstream,
-        Err(error) => return settle.tell(Err(error.0)),
+        Err(error) => {
+            settle.tell(Err(error.0.clone()));
+            return Err((
+                false,
+                format!("[Kairos] It was allowed but failed: {error}."),
+            ));
+        }
     };
+    let mut shown = String::new();
+    if let Some(keys) = keys {
+        let mut greeted = false;
+        match ssh::check(stream, &mut upstream, keys, &mut greeted).await {
+            Ok(key) => shown = format!(", host key {key}"),
+            Err(Cut::Because(why)) => {
+                settle.tell(Err(format!("cut off: {why}")));
+                return Err((
+                    greeted,
+                    format!("[Kairos] The connection was cut off: {why}."),
+                ));
+            }
+            Err(Cut::Ended(error)) => {
+                settle.tell(Err(format!("the connection broke: {error}")));
+                return Ok(());
+            }
+        }
+    }
     settle.answered("connected");
     settle.tell(
         match tokio::io::copy_bidirectional(stream, &mut upstream).await {
-            Ok((out, back)) => Ok(format!("{out} bytes out, {back} bytes back")),
-            Err(error) => Err(format!("the connection broke: {error}")),
+            Ok((out, back)) => Ok(format!("{out} bytes out, {back} bytes back{shown}")),
+            Err(error) => Err(format!("the connection broke: {error}{shown}")),
         },
     );
+    Ok(())
 }
 
 /// Refuses in a way the client understands, where there is one.
-async fn refuse(mut stream: AnyStream, port: u16, why: &str) -> io::Result<()> {
-    if port == 22 {
-        stream.write_all(&ssh_refusal(why)).await?;
-    }
-    stream.shutdown().await
+async fn refuse(stream: AnyStream, ssh: bool, why: &str) -> io::Result<()> {
+    goodbye(stream, ssh.then_some(false), why).await
 }
 
-/// An SSH identification and a disconnect message, which clients show as one line.
-fn ssh_refusal(why: &str) -> Vec<u8> {
-    let mut payload = vec![1, 0, 0, 0, 1];
-    let text = why.as_bytes();
-    payload.extend_from_slice(&u32::try_from(text.len()).unwrap_or(0).to_be_bytes());
-    payload.extend_from_slice(text);
-    payload.extend_from_slice(&[0; 4]);
-    // Length and padding length count to a multiple of eight, with four bytes of padding at least.
-    let mut padding = 8 - (payload.len() + 5) % 8;
-    if padding < 4 {
-        padding += 8;
-    }
-    let mut out = b"SSH-2.0-Kairos\r\n".to_vec();
-    out.extend_from_slice(
-        &u32::try_from(payload.len() + padding + 1)
-            .unwrap_or(0)
-            .to_be_bytes(),
-    );
-    out.push(u8::try_from(padding).unwrap_or(8));
-    out.extend_from_slice(&payload);
-    out.extend(std::iter::repeat_n(0, padding));
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ssh_packets_have_whole_blocks() {
-        for length in 0..40 {
-            let packet = ssh_refusal(&"x".repeat(length));
-            let packet = packet.strip_prefix(b"SSH-2.0-Kairos\r\n").unwrap();
-            assert_eq!(packet.len() % 8, 0);
-            let said = u32::from_be_bytes(packet[..4].try_into().unwrap()) as usize;
-            assert_eq!(said + 4, packet.len());
-            assert!(packet[4] >= 4);
+/// Ends a connection with a reason, in SSH (`greeted`: the client has seen a server's version).
+async fn goodbye(mut stream: AnyStream, greeted: Option<bool>, why: &str) -> io::Result<()> {
+    match greeted {
+        Some(greeted) => {
+            if !greeted {
+                stream.write_all(ssh::VERSION).await?;
+            }
+            stream.write_all(&ssh::disconnect(why)).await?;
         }
+        None => return stream.shutdown().await,
     }
+    stream.shutdown().await?;
+    // What the client has sent meanwhile is read, since its arrival at a closed socket would take
+    // the reason back.
+    let mut rest = [0; 4096];
+    let drained = async { while stream.read(&mut rest).await.is_ok_and(|n| n > 0) {} };
+    // Who goes on talking is not waited for.
+    let _ = tokio::time::timeout(GOODBYE, drained).await;
+    Ok(())
 }
+
+/// So long a refused client may take to hang up.
+const GOODBYE: Duration = Duration::from_secs(5);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header};
-use base64::Engine as _;
 use http_body_util::BodyExt;
 use kernel::{Digest, Notice, Object, Operation, Refusal};
 use monitor::{Held, Session};
@@ -17,7 +16,7 @@ use store::Lease;
 
 use crate::answer::strip_hop_by_hop;
 use crate::config::{Credential, TlsRule, UpstreamRule};
-use crate::inspect;
+use crate::credentials;
 use crate::net::names_exactly;
 use crate::spool;
 use crate::target::Target;
@@ -57,14 +56,14 @@ pub(crate) fn outgoing(
         target.scheme,
         target.authority(),
         routes.prefix(&target.host, target.port),
-        target.path
+        credentials::in_path(credentials, &target.host, &target.path)
     );
     let mut request = Request::new(body);
     *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|e| wrong(&e))?;
     *request.uri_mut() = uri
         .parse()
         .map_err(|e: ::http::uri::InvalidUri| wrong(&e))?;
-    *request.headers_mut() = with_credentials(credentials, &target.host, headers.clone());
+    *request.headers_mut() = credentials::in_headers(credentials, &target.host, headers.clone());
     let host = HeaderValue::from_str(&target.authority()).map_err(|e| wrong(&e))?;
     request.headers_mut().insert(header::HOST, host);
     Ok(request)
@@ -88,54 +87,6 @@ pub(crate) fn travelling(headers: &HeaderMap) -> HeaderMap {
     }
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
-    }
-    headers
-}
-
-fn carries_credentials(name: &str) -> bool {
-    ["auth", "key", "token", "cookie", "secret", "credential"]
-        .iter()
-        .any(|word| name.contains(word))
-}
-
-/// Puts real values where placeholders stand, towards the hosts they are meant for only.
-pub(crate) fn with_credentials(
-    credentials: &[Credential],
-    host: &str,
-    mut headers: HeaderMap,
-) -> HeaderMap {
-    for credential in credentials {
-        if credential.placeholder.is_empty() || !credential.hosts.iter().any(|p| p.matches(host)) {
-            continue;
-        }
-        for (name, value) in &mut headers {
-            // Only where servers look for credentials, not where they might echo anything.
-            if !carries_credentials(name.as_str()) {
-                continue;
-            }
-            let Ok(text) = value.to_str() else { continue };
-            let changed = if text.contains(&credential.placeholder) {
-                text.replace(&credential.placeholder, &credential.value)
-            } else {
-                let Some(decoded) =
-                    inspect::basic(value.as_bytes()).and_then(|d| String::from_utf8(d).ok())
-                else {
-                    continue;
-                };
-                if !decoded.contains(&credential.placeholder) {
-                    continue;
-                }
-                let real = decoded.replace(&credential.placeholder, &credential.value);
-                format!(
-                    "Basic {}",
-                    base64::engine::general_purpose::STANDARD.encode(real)
-                )
-            };
-            if let Ok(mut real) = HeaderValue::from_str(&changed) {
-                real.set_sensitive(true);
-                *value = real;
-            }
-        }
     }
     headers
 }
@@ -376,39 +327,5 @@ impl OfflineSender {
         if !shared && let Err(error) = self.sender.session.blobs().remove(&digest) {
             tracing::warn!(%error, "parked bytes cannot be removed");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kernel::policy::HostPattern;
-
-    #[test]
-    fn credentials_go_to_their_hosts_only() {
-        let credentials = [Credential {
-            placeholder: "KAIROS_TOKEN".into(),
-            value: "real".into(),
-            hosts: vec![HostPattern("api.example".into())],
-        }];
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            "authorization",
-            HeaderValue::from_static("Bearer KAIROS_TOKEN"),
-        );
-        let coded = base64::engine::general_purpose::STANDARD.encode("me:KAIROS_TOKEN");
-        headers.insert("x-upstream-auth", format!("Basic {coded}").parse().unwrap());
-        headers.insert("x-echo", HeaderValue::from_static("KAIROS_TOKEN"));
-        let real = with_credentials(&credentials, "api.example", headers.clone());
-        assert_eq!(real["authorization"], "Bearer real");
-        assert_eq!(real["x-echo"], "KAIROS_TOKEN");
-        assert_eq!(
-            inspect::basic(real["x-upstream-auth"].as_bytes()).unwrap(),
-            b"me:real"
-        );
-        assert_eq!(
-            with_credentials(&credentials, "evil.example", headers.clone()),
-            headers
-        );
     }
 }

@@ -1,13 +1,14 @@
 //! What the agent is answered when nothing is sent: a stub for what is held, a notice for what
 //! is refused, a reason for what failed. In the shape that the client expects.
 
-use ::http::header::{ACCEPT, CONTENT_TYPE};
+use ::http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use kernel::Notice;
 use serde_json::json;
 
 use crate::git::Push;
 use crate::hold::Stub;
+use crate::limits::Excess;
 use crate::net::Shared;
 use crate::spool::full;
 use crate::upstream::Body;
@@ -96,6 +97,33 @@ pub(crate) fn malformed(shape: Shape, status: StatusCode, why: &str) -> Response
     let text = format!("[Kairos] Nothing was sent: {why}.");
     let fields = json!({ "error": { "type": "malformed", "message": text } });
     answer(shape, status, "refused", &text, &fields)
+}
+
+/// The answer when more came than the policy allows.
+pub(crate) fn excess(shape: Shape, excess: &Excess) -> Response<Body> {
+    let seconds = excess.after.as_secs() + u64::from(excess.after.subsec_nanos() > 0);
+    let text = format!(
+        "[Kairos] Nothing was sent: {}; the next one may come in {seconds} s.",
+        excess.why
+    );
+    let fields = json!({ "error": { "type": "too many requests", "message": text } });
+    let mut response = answer(
+        shape,
+        StatusCode::TOO_MANY_REQUESTS,
+        "refused",
+        &text,
+        &fields,
+    );
+    if shape == Shape::Grpc {
+        // RESOURCE_EXHAUSTED.
+        response
+            .headers_mut()
+            .insert("grpc-status", HeaderValue::from_static("8"));
+    }
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 /// The answer when the other side could not be reached or understood.

@@ -172,6 +172,7 @@ mod tests {
                 sni: s.map(str::to_string),
             }),
             depth: 0,
+            crowded: None,
         }
     }
 

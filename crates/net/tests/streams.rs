@@ -613,20 +613,25 @@ fn what_is_not_http_is_judged_by_where_it_leads() {
         config.upstreams.push(upstream(origin.http_base()));
     });
     assert_eq!(
-        world.raw(world.direct("ssh.example", 22), b"SSH-2.0-x\r\n"),
-        "echo SSH-2.0-x\r\n"
+        world.raw(world.direct("ssh.example", 22), b"hello\r\n"),
+        "echo hello\r\n"
     );
-    // Named, but not for what cannot be looked into: it has to be decided, and says why not.
+    // Named, but not for what cannot be looked into: it has to be decided.
     for host in ["good.example", "bad.example"] {
         std::thread::scope(|scope| {
-            let client = scope.spawn(|| world.raw(world.direct(host, 22), b"SSH-2.0-x\r\n"));
+            let client = scope.spawn(|| world.raw(world.direct(host, 22), b"hello\r\n"));
             world.decide(Verdict::Refuse);
-            let got = client.join().unwrap();
-            assert!(
-                got.starts_with("SSH-2.0-Kairos\r\n") && got.contains("did not happen"),
-                "{got}"
-            );
+            assert_eq!(client.join().unwrap(), "");
         });
+    }
+    // SSH only where the policy says which host key is the right one; its client is told so.
+    for host in ["good.example", "bad.example", "ssh.example"] {
+        let got = world.raw(world.direct(host, 22), b"SSH-2.0-x\r\n");
+        assert!(
+            got.starts_with("SSH-2.0-Kairos\r\n") && got.contains("`host_keys`"),
+            "{got}"
+        );
+        assert!(world.session.held().is_empty());
     }
     assert!(origin.seen().is_empty());
 }

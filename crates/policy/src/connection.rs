@@ -57,6 +57,15 @@ impl std::fmt::Display for Upstream {
     }
 }
 
+/// The key by which an SSH server is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostKey {
+    /// `SHA256:...`, as SSH shows it.
+    pub fingerprint: String,
+    /// The public key itself (`ssh-ed25519 AAAA...`), where the policy has it.
+    pub key: Option<String>,
+}
+
 /// Units of time that a rate is said in.
 const PER: [(&str, u32); 3] = [("s", 1), ("min", 60), ("h", 3600)];
 const RATE_EXAMPLE: &str = "\"10/s\"";
@@ -145,13 +154,13 @@ pub(crate) fn identity<'a>(document: &Document<'a>, table: &mut Table<'a>) -> Op
     Some((certificate?, key?))
 }
 
-/// `host_keys`, each as the fingerprint that SSH shows: `SHA256:...`.
-pub(crate) fn host_keys(document: &Document<'_>, item: Item<'_>) -> Vec<String> {
+/// `host_keys`.
+pub(crate) fn host_keys(document: &Document<'_>, item: Item<'_>) -> Vec<HostKey> {
     let words = document.strings(item, KEY_EXAMPLE);
     words
         .into_iter()
         .filter_map(|word| {
-            let found = fingerprint(&word.text);
+            let found = host_key(&word.text);
             if found.is_none() {
                 document.wrong_help(
                     word.span,
@@ -166,12 +175,15 @@ pub(crate) fn host_keys(document: &Document<'_>, item: Item<'_>) -> Vec<String> 
         .collect()
 }
 
-/// The fingerprint of a public key, of a line of `known_hosts`, or as it is.
-fn fingerprint(text: &str) -> Option<String> {
+/// A public key, a line of `known_hosts`, or a fingerprint.
+fn host_key(text: &str) -> Option<HostKey> {
     if let Some(digest) = text.strip_prefix("SHA256:") {
         let digest = digest.trim_end_matches('=');
         let bytes = STANDARD_NO_PAD.decode(digest).ok()?;
-        return (bytes.len() == 32).then(|| format!("SHA256:{digest}"));
+        return (bytes.len() == 32).then(|| HostKey {
+            fingerprint: format!("SHA256:{digest}"),
+            key: None,
+        });
     }
     let mut words = text.split_ascii_whitespace();
     let kind = words.find(|word| {
@@ -179,12 +191,13 @@ fn fingerprint(text: &str) -> Option<String> {
             .iter()
             .any(|start| word.starts_with(start))
     })?;
-    let blob = STANDARD.decode(words.next()?).ok()?;
+    let key = words.next()?;
+    let blob = STANDARD.decode(key).ok()?;
     // A key says its own kind first.
     let said = blob.get(4..)?.get(..kind.len())?;
-    (said == kind.as_bytes()).then(|| {
-        let digest = STANDARD_NO_PAD.encode(Digest::of(&blob).0);
-        format!("SHA256:{digest}")
+    (said == kind.as_bytes()).then(|| HostKey {
+        fingerprint: format!("SHA256:{}", STANDARD_NO_PAD.encode(Digest::of(&blob).0)),
+        key: Some(format!("{kind} {key}")),
     })
 }
 
@@ -269,7 +282,10 @@ mod tests {
             digest.clone(),
             format!("{digest}="),
         ] {
-            assert_eq!(fingerprint(&text).as_ref(), Some(&digest), "{text}");
+            let found = host_key(&text).unwrap();
+            assert_eq!(found.fingerprint, digest, "{text}");
+            let full = (!text.starts_with("SHA")).then(|| format!("ssh-ed25519 {key}"));
+            assert_eq!(found.key, full, "{text}");
         }
         for text in [
             "",
@@ -279,7 +295,7 @@ mod tests {
             "SHA256:short",
             "MD5:aa:bb",
         ] {
-            assert_eq!(fingerprint(text), None, "{text}");
+            assert_eq!(host_key(text), None, "{text}");
         }
     }
 }

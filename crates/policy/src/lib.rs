@@ -35,7 +35,7 @@ mod read;
 /// What is wrong with a policy.
 mod error;
 
-pub use connection::{NetLimits, Rate, Upstream};
+pub use connection::{HostKey, NetLimits, Rate, Upstream};
 pub use discover::{Discovered, FILE_NAME, Places, PolicyOrigin, discover, distrust, trust};
 pub use error::{Finding, PolicyErrors};
 pub use init::init;

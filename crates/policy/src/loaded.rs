@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kernel::policy::{HostPattern, Policy};
 
-use crate::connection::{NetLimits, Rate, Upstream};
+use crate::connection::{HostKey, NetLimits, Rate, Upstream};
 use crate::rules::CedarRules;
 
 /// A policy that was read without mistakes.
@@ -101,8 +101,8 @@ pub struct PartyConnection {
     pub hosts: Vec<HostPattern>,
     /// Its ports; empty for any.
     pub ports: Vec<u16>,
-    /// Fingerprints of its SSH host keys (`SHA256:...`).
-    pub host_keys: Vec<String>,
+    /// The keys of its SSH servers.
+    pub host_keys: Vec<HostKey>,
     /// Requests it may get.
     pub rate: Option<Rate>,
     /// Connections to it at a time.

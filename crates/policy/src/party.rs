@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use kernel::Level;
 use kernel::policy::{Glob, PathRule};
 
-use crate::connection::{self, Rate, Upstream, base_url, upstream};
+use crate::connection::{self, HostKey, Rate, Upstream, base_url, upstream};
 use crate::error::listed;
 use crate::read::{Document, Item, Table, Word};
 use crate::sheet::clearance;
@@ -25,8 +25,7 @@ pub(crate) struct PartyEntry {
     pub(crate) roots: Vec<Word>,
     /// Files of a client certificate and its key.
     pub(crate) identity: Option<(Word, Word)>,
-    /// Fingerprints.
-    pub(crate) host_keys: Vec<String>,
+    pub(crate) host_keys: Vec<HostKey>,
     pub(crate) rate: Option<Rate>,
     pub(crate) connections: Option<u32>,
     pub(crate) preset: Option<Word>,

@@ -304,10 +304,12 @@ impl Loaded {
                 continue;
             }
             if !connection.host_keys.is_empty() {
-                said.push(format!(
-                    "SSH host key {}",
-                    connection.host_keys.join(" or ")
-                ));
+                let keys: Vec<&str> = connection
+                    .host_keys
+                    .iter()
+                    .map(|key| key.fingerprint.as_str())
+                    .collect();
+                said.push(format!("SSH host key {}", keys.join(" or ")));
             }
             said.extend(
                 connection.rate.map(|rate| {

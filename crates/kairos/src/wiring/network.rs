@@ -58,6 +58,8 @@ pub(super) fn config(
     config.upstreams = upstreams(loaded);
     config.roots_pem = roots(loaded);
     config.tls = tls(loaded)?;
+    config.parties = parties(loaded);
+    config.limits = limits(loaded);
     config.credentials = placeholders
         .iter()
         .map(|item| net::Credential {
@@ -88,6 +90,68 @@ fn upstreams(loaded: &Loaded) -> Vec<net::UpstreamRule> {
         }
     }
     rules
+}
+
+fn parties(loaded: &Loaded) -> Vec<net::PartyRule> {
+    loaded
+        .connections
+        .iter()
+        .map(|said| net::PartyRule {
+            name: said.name.clone(),
+            hosts: said.hosts.clone(),
+            ports: said.ports.clone(),
+            host_keys: said
+                .host_keys
+                .iter()
+                .map(|key| key.fingerprint.clone())
+                .collect(),
+            rate: said.rate.map(rate),
+            connections: said.connections,
+        })
+        .collect()
+}
+
+fn rate(said: policy::Rate) -> net::Rate {
+    net::Rate {
+        requests: said.requests,
+        per: Duration::from_secs(said.seconds.into()),
+    }
+}
+
+fn limits(loaded: &Loaded) -> net::Limits {
+    let said = &loaded.net_limits;
+    let usual = net::Limits::default();
+    net::Limits {
+        rate: said.rate.map(rate),
+        connections: said.connections.unwrap_or(usual.connections),
+        body_bytes: said.body_bytes,
+        head_bytes: said.head_bytes.unwrap_or(usual.head_bytes),
+        headers: said.headers.unwrap_or(usual.headers),
+    }
+}
+
+/// The SSH servers that the policy knows, as SSH inside reads them: its users need no flag.
+pub(super) fn known_hosts(loaded: &Loaded) -> String {
+    let mut lines = String::new();
+    for said in &loaded.connections {
+        let hosts = said.hosts.iter().flat_map(|host| {
+            let name = host.0.as_str();
+            let ports: &[u16] = if said.ports.is_empty() {
+                &[22]
+            } else {
+                &said.ports
+            };
+            ports.iter().map(move |port| match port {
+                22 => name.to_string(),
+                port => format!("[{name}]:{port}"),
+            })
+        });
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        for key in said.host_keys.iter().filter_map(|key| key.key.as_ref()) {
+            lines.push_str(&format!("{hosts} {key}\n"));
+        }
+    }
+    lines
 }
 
 /// Roots for everybody; those of one party are its own.
