@@ -205,29 +205,64 @@ impl Overlay {
     pub(crate) fn readable(&self, ino: Ino) -> Result<(Arc<File>, Option<Report>)> {
         let mut state = self.lock();
         let file = state.opened(ino)?;
-        let report = state
-            .notice(ino)?
-            .then(|| state.report(ino))
-            .transpose()?
-            .flatten();
+        if self.handleless {
+            state.keep_open(ino);
+        }
+        state.notice(ino)?;
+        let report = state.report(ino)?;
         Ok((file, report))
+    }
+
+    /// Writes to staged content. Where handles are not known of, a copy is made first, and it
+    /// counts as open while it is written: it must not be committed under the hands.
+    fn writing<T>(&self, ino: Ino, write: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+        let file = loop {
+            if self.handleless && self.lock().node(ino)?.data.is_none() {
+                self.writable(ino)?;
+                self.copy_up(ino, false)?;
+            }
+            let mut state = self.lock();
+            if state.node(ino)?.data.is_none() {
+                if self.handleless {
+                    // It was committed in between.
+                    continue;
+                }
+                // A handle for writing made a copy first.
+                return Err(Errno::BADF);
+            }
+            let file = state.opened(ino)?;
+            if self.handleless {
+                state.keep_open(ino);
+                state.node_mut(ino)?.writers += 1;
+            }
+            break file;
+        };
+        let done = write(&file);
+        if self.handleless {
+            let mut state = self.lock();
+            state.touch_node(ino);
+            if let Some(node) = state.nodes.get_mut(&ino) {
+                node.writers = node.writers.saturating_sub(1);
+            }
+        }
+        done
     }
 
     /// What open handles of a node read and write.
     pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
-        self.lock().opened(ino)
+        let mut state = self.lock();
+        let file = state.opened(ino)?;
+        if self.handleless {
+            state.keep_open(ino);
+        }
+        Ok(file)
     }
 
     pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        let file = {
-            let state = self.lock();
-            let node = state.node(ino)?;
-            // A handle for writing made a copy first.
-            node.data.ok_or(Errno::BADF)?;
-            node.file.clone().ok_or(Errno::BADF)?
-        };
-        file.write_all_at(data, offset)
-            .map_err(|e| bytes::errno(&e))?;
+        self.writing(ino, |file| {
+            file.write_all_at(data, offset)
+                .map_err(|e| bytes::errno(&e))
+        })?;
         let mut state = self.lock();
         let now = Time::now();
         let node = state.node_mut(ino)?;
@@ -239,9 +274,10 @@ impl Overlay {
     }
 
     pub(crate) fn allocate(&self, ino: Ino, mode: u32, offset: u64, length: u64) -> Result<()> {
-        let file = self.file(ino)?;
         let mode = FallocateFlags::from_bits(mode).ok_or(Errno::OPNOTSUPP)?;
-        rustix::fs::fallocate(&*file, mode, offset, length)?;
+        self.writing(ino, |file| {
+            rustix::fs::fallocate(file, mode, offset, length)
+        })?;
         self.written(ino)
     }
 
@@ -263,30 +299,31 @@ impl Overlay {
         to: (Ino, u64),
         length: usize,
     ) -> Result<usize> {
-        let (source, target) = (self.file(from.0)?, self.file(to.0)?);
-        self.lock().node(to.0)?.data.ok_or(Errno::BADF)?;
-        let (mut off_in, mut off_out) = (from.1, to.1);
-        let copied = match rustix::fs::copy_file_range(
-            &*source,
-            Some(&mut off_in),
-            &*target,
-            Some(&mut off_out),
-            length,
-        ) {
-            // Base and staged content lie on file systems that cannot do it together.
-            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let mut buffer = vec![0; length.min(1 << 20)];
-                let read = source
-                    .read_at(&mut buffer, from.1)
-                    .map_err(|e| bytes::errno(&e))?;
-                let bytes = buffer.get(..read).unwrap_or_default();
-                target
-                    .write_all_at(bytes, to.1)
-                    .map_err(|e| bytes::errno(&e))?;
-                read
+        let copied = self.writing(to.0, |target| {
+            let source = self.file(from.0)?;
+            let (mut off_in, mut off_out) = (from.1, to.1);
+            match rustix::fs::copy_file_range(
+                &*source,
+                Some(&mut off_in),
+                target,
+                Some(&mut off_out),
+                length,
+            ) {
+                // Base and staged content lie on file systems that cannot do it together.
+                Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    let mut buffer = vec![0; length.min(1 << 20)];
+                    let read = source
+                        .read_at(&mut buffer, from.1)
+                        .map_err(|e| bytes::errno(&e))?;
+                    let bytes = buffer.get(..read).unwrap_or_default();
+                    target
+                        .write_all_at(bytes, to.1)
+                        .map_err(|e| bytes::errno(&e))?;
+                    Ok(read)
+                }
+                other => other,
             }
-            other => other?,
-        };
+        })?;
         self.written(to.0)?;
         Ok(copied)
     }
@@ -436,10 +473,10 @@ impl Overlay {
         };
         rustix::fs::futimens(&file, &times)?;
         node.data = Some(id);
+        node.copied_unread = !truncate && !node.reported && !node.by_agent;
         node.attr.size = file.metadata().map_err(|e| bytes::errno(&e))?.len();
-        if node.opens > 0 {
-            node.file = Some(Arc::new(file));
-        }
+        // What was open was the base's.
+        node.file = (node.opens > 0).then(|| Arc::new(file));
         if let Some(path) = state.path_of(ino) {
             state.record(
                 tree,
@@ -571,6 +608,23 @@ impl State {
         Ok(file)
     }
 
+    /// Keeps the file of a node open although no handle is known to need it, for a while.
+    pub(crate) fn keep_open(&mut self, ino: Ino) {
+        const KEPT_MAX: usize = 256;
+        if self.kept_open.back() == Some(&ino) {
+            return;
+        }
+        self.kept_open.push_back(ino);
+        if self.kept_open.len() > KEPT_MAX
+            && let Some(oldest) = self.kept_open.pop_front()
+            && !self.kept_open.contains(&oldest)
+            && let Some(node) = self.nodes.get_mut(&oldest)
+            && node.opens == 0
+        {
+            node.file = None;
+        }
+    }
+
     /// Whether the base still has the version of a file that was reported, told by a look from
     /// outside.
     fn is_as_reported(&self, ino: Ino) -> Result<bool> {
@@ -652,13 +706,14 @@ impl State {
 
     fn report(&mut self, ino: Ino) -> Result<Option<Report>> {
         let node = self.node_mut(ino)?;
-        if node.data.is_some() || node.reported || node.by_agent {
+        if node.reported || node.by_agent || (node.data.is_some() && !node.copied_unread) {
             return Ok(None);
         }
         let (Some(path), Some(file)) = (node.base.clone(), node.file.clone()) else {
             return Ok(None);
         };
         node.reported = true;
+        node.copied_unread = false;
         let (tree, size) = (node.tree, node.attr.size);
         Ok(Some(Report {
             tree: self.tree(tree)?.name.clone(),

@@ -5,6 +5,7 @@
 //! (`Notifier`), because nobody but the agent and we change the view.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -89,7 +90,12 @@ impl Mounted {
 
 impl Filesystem for Mounted {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = InitFlags::FUSE_ATOMIC_O_TRUNC
+        let opens = if self.overlay.handleless {
+            InitFlags::FUSE_NO_OPEN_SUPPORT
+        } else {
+            InitFlags::FUSE_ATOMIC_O_TRUNC
+        };
+        let wanted = opens
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
@@ -272,6 +278,10 @@ impl Filesystem for Mounted {
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.beside.begin(req.pid());
+        if self.overlay.handleless {
+            // The kernel does not ask again.
+            return reply.error(FuseErrno::ENOSYS);
+        }
         let how = How {
             write: flags.acc_mode() != OpenAccMode::O_RDONLY,
             truncate: flags.0 & O_TRUNC != 0,
@@ -301,13 +311,10 @@ impl Filesystem for Mounted {
         reply: ReplyData,
     ) {
         let _turn = self.beside.begin(req.pid());
-        let (file, report) = match self.overlay.readable(ino.0) {
-            Ok(readable) => readable,
-            Err(error) => return reply.error(code(error)),
+        let file = match self.readable(ino.0) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
         };
-        if let Some(Err(error)) = report.map(|report| self.labels.report(report)) {
-            return reply.error(error.into());
-        }
         let mut buffer = vec![0; size as usize];
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -334,9 +341,16 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         let _turn = self.beside.begin(req.pid());
-        match self.overlay.write(ino.0, offset, data) {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(code(error)),
+        let write = How {
+            write: true,
+            truncate: false,
+        };
+        if self.overlay.handleless && self.overlay.copies_much(ino.0, write) {
+            let (overlay, data) = (Arc::clone(&self.overlay), data.to_vec());
+            let job = move || written(overlay.write(ino.0, offset, &data), data.len(), reply);
+            self.pool.run(Box::new(job));
+        } else {
+            written(self.overlay.write(ino.0, offset, data), data.len(), reply);
         }
     }
 
@@ -545,6 +559,7 @@ impl Filesystem for Mounted {
             .overlay
             .create(parent.0, name, Kind::File, mode, b"", caller)
         {
+            Ok(found) if self.overlay.handleless => Ok(found),
             Ok(found) => self.overlay.open_created(found.ino).map(|()| found),
             // Another name in the kernel's cache was out of date.
             Err(Errno::EXIST) if flags & O_EXCL == 0 => self.reopen(parent.0, name, write, flags),
@@ -610,6 +625,11 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         let length = usize::try_from(len).unwrap_or(usize::MAX).min(1 << 30);
+        if self.overlay.handleless
+            && let Err(error) = self.readable(ino_in.0)
+        {
+            return reply.error(error);
+        }
         match self
             .overlay
             .copy_range((ino_in.0, offset_in), (ino_out.0, offset_out), length)
@@ -621,12 +641,32 @@ impl Filesystem for Mounted {
 }
 
 impl Mounted {
+    /// What a read reads from, after it was reported if it is news.
+    fn readable(&self, ino: Ino) -> Result<Arc<File>, FuseErrno> {
+        let (file, report) = self.overlay.readable(ino).map_err(code)?;
+        if let Some(report) = report {
+            self.labels.report(report)?;
+        }
+        Ok(file)
+    }
+
     fn reopen(&self, parent: Ino, name: &[u8], write: bool, flags: i32) -> Result<Found, Errno> {
         let found = self.overlay.lookup(parent, name)?.ok_or(Errno::NOENT)?;
+        let truncate = write && flags & O_TRUNC != 0;
+        if self.overlay.handleless {
+            let empty = Change {
+                size: truncate.then_some(0),
+                ..Change::default()
+            };
+            return match truncate {
+                true => self.overlay.setattr(found.ino, empty),
+                false => self.overlay.getattr(found.ino),
+            };
+        }
         // The handle is one for writing in any case, so that its release counts right.
         let how = How {
             write: true,
-            truncate: write && flags & O_TRUNC != 0,
+            truncate,
         };
         let opened = self.overlay.open(found.ino, how)?;
         if let Some(report) = opened.report {
@@ -676,6 +716,13 @@ impl Opening {
 
 fn code(error: Errno) -> FuseErrno {
     FuseErrno::from_i32(error.raw_os_error())
+}
+
+fn written(result: Result<(), Errno>, bytes: usize, reply: ReplyWrite) {
+    match result {
+        Ok(()) => reply.written(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        Err(error) => reply.error(code(error)),
+    }
 }
 
 fn empty(result: Result<(), Errno>, reply: ReplyEmpty) {

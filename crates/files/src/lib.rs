@@ -78,5 +78,5 @@ pub use ids::Ids;
 pub use overlay::Precheck;
 pub use places::hooks_paths;
 pub use space::{Kept, forget_undo, kept};
-pub use trees::{Options, Serving, TreeSpec, Trees, TreesError, staged_changes};
+pub use trees::{Options, Reads, Serving, TreeSpec, Trees, TreesError, staged_changes};
 pub use undo::Undone;

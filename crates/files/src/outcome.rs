@@ -85,13 +85,16 @@ impl State {
         let node = self.node_mut(ino)?;
         (node.attr_staged, node.timed) = (false, false);
         node.xattrs = None;
-        node.by_agent |= by_agent;
+        node.by_agent |= by_agent && !node.copied_unread;
+        node.copied_unread = false;
         let (staged, open) = (node.data.take(), node.opens > 0);
         if let Some(id) = staged {
             self.tree(tree)?.upper.remove_data(id);
             if open {
                 let file = self.tree(tree)?.base.open_file(path)?.0;
                 self.node_mut(ino)?.file = Some(Arc::new(file));
+            } else {
+                self.node_mut(ino)?.file = None;
             }
         }
         Ok(())

@@ -31,6 +31,8 @@ pub(crate) struct Overlay {
     precheck: Mutex<Option<Arc<Precheck>>>,
     /// Whether an fsync inside waits for the disk.
     pub(crate) durable: bool,
+    /// Whether handles are not known of: a read is noticed when it comes, and so is a write.
+    pub(crate) handleless: bool,
 }
 
 impl std::fmt::Debug for Overlay {
@@ -66,12 +68,13 @@ pub(crate) enum Replace {
 }
 
 impl Overlay {
-    pub(crate) fn new(durable: bool) -> Self {
+    pub(crate) fn new(durable: bool, handleless: bool) -> Self {
         Self {
             state: Mutex::new(State::new()),
             copied: Condvar::new(),
             precheck: Mutex::new(None),
             durable,
+            handleless,
         }
     }
 
@@ -160,6 +163,9 @@ impl Overlay {
         let ino = state.create(parent, name, &entry)?;
         let node = state.node_mut(ino)?;
         node.file = file.map(Arc::new);
+        if self.handleless {
+            state.keep_open(ino);
+        }
         state.touch(tree, path, false);
         state.told(ino)
     }

@@ -1,7 +1,7 @@
 //! The agent's view in memory: nodes, names, and which paths of the base are covered by it.
 //! Everything here is under one lock and never waits for the agent or the monitor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +31,8 @@ pub(crate) struct State {
     /// Base files with several names, by device and inode.
     pub(crate) by_base: HashMap<(usize, u64, u64), Ino>,
     pub(crate) next_id: u64,
+    /// Nodes whose file is open although no handle is known to need it, oldest first.
+    pub(crate) kept_open: VecDeque<Ino>,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
 }
@@ -91,6 +93,8 @@ pub(crate) struct Node {
     pub(crate) reported: bool,
     /// The content in the base was written there by the agent itself (a commit).
     pub(crate) by_agent: bool,
+    /// Staged content is a copy of base content that was never reported.
+    pub(crate) copied_unread: bool,
     /// A copy-up is under way in some thread.
     pub(crate) copying: bool,
 }
@@ -117,6 +121,7 @@ impl Node {
             changes: 0,
             reported: false,
             by_agent: false,
+            copied_unread: false,
             copying: false,
         }
     }
@@ -138,6 +143,7 @@ impl State {
             nodes,
             by_base: HashMap::new(),
             next_id: 1,
+            kept_open: VecDeque::new(),
             replay: false,
         }
     }

@@ -40,6 +40,17 @@ pub struct TreeSpec {
     pub upper: PathBuf,
 }
 
+/// When a read becomes an incoming event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// When a file is opened: what its owner changed is noticed each time.
+    #[default]
+    Open,
+    /// When content is read for the first time: opens cost nothing, and what its owner changes
+    /// later is not seen inside. A commit notices it all the same.
+    First,
+}
+
 /// How trees are served.
 pub struct Options {
     /// Owner ids inside and outside.
@@ -49,6 +60,8 @@ pub struct Options {
     /// Whether fsync inside waits for the disk. Not needed for safety: what is staged becomes
     /// durable when it is committed.
     pub durable: bool,
+    /// When a read becomes an incoming event.
+    pub reads: Reads,
     /// Places whose content is not reported as incoming, unless the policy calls it sensitive.
     pub excluded: Vec<Glob>,
     /// `core.hooksPath` of the user's own git configuration: what lies there runs later.
@@ -81,6 +94,7 @@ impl Default for Options {
             ids: Ids::default(),
             quiet: Duration::from_millis(250),
             durable: false,
+            reads: Reads::default(),
             excluded: excluded.into_iter().map(|g| Glob(g.to_string())).collect(),
             hooks_paths: Vec::new(),
             tasks: None,
@@ -145,7 +159,8 @@ impl Trees {
         specs: Vec<TreeSpec>,
         options: Options,
     ) -> Result<Arc<Self>, TreesError> {
-        let overlay = Arc::new(Overlay::new(options.durable));
+        let first = options.reads == Reads::First;
+        let overlay = Arc::new(Overlay::new(options.durable, first));
         let tag: String = session.dir().id().chars().rev().take(8).collect();
         let steps = options.steps.unwrap_or_else(|| Arc::new(|_| Ok(())));
         let own = own_places(&session);
@@ -363,7 +378,7 @@ impl Trees {
 /// # Errors
 /// Which directory cannot be read, and why.
 pub fn staged_changes(uppers: &[PathBuf]) -> Result<Vec<Change>, TreesError> {
-    let overlay = Overlay::new(false);
+    let overlay = Overlay::new(false, false);
     let mut places = Vec::new();
     for upper in uppers
         .iter()

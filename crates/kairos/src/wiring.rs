@@ -257,7 +257,8 @@ fn start(
     // The channels.
     telling.listen(&session);
     watching.listen(&session);
-    let trees = file_channel(&session, setup, interactive, prepared.tasks())?;
+    let tasks = prepared.tasks();
+    let trees = file_channel(&session, setup, loaded.files, interactive, tasks)?;
     let mut serving = match prepared.fuse.take() {
         Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,
         None => return Err(Failure::new("the boundary gave no file channel")),
@@ -590,6 +591,7 @@ fn plan(
 fn file_channel(
     session: &Arc<Session>,
     setup: &Setup,
+    said: policy::Files,
     interactive: bool,
     tasks: Option<PathBuf>,
 ) -> Outcome<Arc<files::Trees>> {
@@ -605,6 +607,12 @@ fn file_channel(
     let options = files::Options {
         ids: ids(),
         hooks_paths: hooks_paths(),
+        durable: said.durable.unwrap_or(false),
+        reads: if said.first_reads.unwrap_or(false) {
+            files::Reads::First
+        } else {
+            files::Reads::Open
+        },
         tasks,
         quiet: if interactive {
             QUIET_WITH_SOMEBODY_THERE
@@ -736,7 +744,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         labels: Some(labels),
         recovered: Some(recovered),
     });
-    let trees = file_channel(&session, &setup, false, None)?;
+    let trees = file_channel(&session, &setup, loaded.files, false, None)?;
     let sender = network::sender(&session, &setup, &loaded)?;
     session.attach(Channel::Net, Arc::new(sender));
     if cut_off {

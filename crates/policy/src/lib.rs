@@ -41,8 +41,8 @@ pub use error::{Finding, PolicyErrors};
 pub use init::init;
 pub use load::{DEFAULT, amended, load, load_text, recorded, recorded_file};
 pub use loaded::{
-    AgentConfig, Credential, Identity, Loaded, OracleConfig, PartyConnection, Root, StateTree,
-    UpstreamRule,
+    AgentConfig, Credential, Files, Identity, Loaded, OracleConfig, PartyConnection, Root,
+    StateTree, UpstreamRule,
 };
 pub use report::{
     CredentialReport, LevelReport, PartyReport, Report, SourceReport, ToolReport, TypedReport,

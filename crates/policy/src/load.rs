@@ -233,6 +233,7 @@ fn put_together(mut record: Record, fetch: Fetch<'_>, fresh: bool) -> Result<Loa
         identities,
         connections: bound.connections,
         net_limits: sheet.net_limits,
+        files: sheet.files,
         credentials: bound.credentials,
         agent: bound.agent,
         oracle: OracleConfig {

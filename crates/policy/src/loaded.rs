@@ -24,6 +24,8 @@ pub struct Loaded {
     pub connections: Vec<PartyConnection>,
     /// Limits of the net channel.
     pub net_limits: NetLimits,
+    /// How the trees are served.
+    pub files: Files,
     /// Secrets that are put in at the boundary.
     pub credentials: Vec<Credential>,
     /// What the agent sees besides the workspace.
@@ -34,6 +36,15 @@ pub struct Loaded {
     pub text: String,
     /// The file it came from; `None` for the built-in default alone.
     pub origin: Option<PathBuf>,
+}
+
+/// What `[files]` says; what is not said is left to the channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// A read is an event when content is read for the first time, not with each open.
+    pub first_reads: Option<bool>,
+    /// An fsync inside waits for the disk.
+    pub durable: Option<bool>,
 }
 
 impl Loaded {

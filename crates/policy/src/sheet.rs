@@ -7,6 +7,7 @@ use kernel::{Kind, KindSet, Level};
 
 use crate::amount::{DURATIONS, SIZES, quantity};
 use crate::connection::{self, NetLimits};
+use crate::loaded::Files;
 use crate::party::{self, CredentialEntry, PartyEntry};
 use crate::read::{Document, Item, Table, Word};
 use crate::tool::{self, TypedEntry};
@@ -35,6 +36,7 @@ pub(crate) struct Sheet {
     pub(crate) bytes_max: Option<u64>,
     pub(crate) age_s_max: Option<u64>,
     pub(crate) net_limits: NetLimits,
+    pub(crate) files: Files,
     pub(crate) oracle: Option<Word>,
     pub(crate) deadline_s: Option<u64>,
     pub(crate) defaults: Defaults,
@@ -225,6 +227,23 @@ impl Sheet {
             .and_then(|item| document.table(item, "[limits]"))
         {
             sheet.limits(document, table);
+        }
+        if let Some(mut table) = top
+            .take("files")
+            .and_then(|item| document.table(item, "[files]"))
+        {
+            sheet.files.first_reads = table.take("reads").and_then(|item| {
+                let word = document.string(item, "\"open\"")?;
+                document.one_of(&word, "reads", &["open", "first"], |word| match word {
+                    "open" => Some(false),
+                    "first" => Some(true),
+                    _ => None,
+                })
+            });
+            sheet.files.durable = table
+                .take("durable")
+                .and_then(|item| document.boolean(item));
+            table.finish(document, &[]);
         }
         if let Some(mut table) = top
             .take("oracle")

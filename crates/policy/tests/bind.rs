@@ -340,6 +340,19 @@ fn what_an_operator_may_not_have_meant() {
     insta::assert_snapshot!(loaded.report().warnings.join("\n"));
 }
 
+#[test]
+fn how_trees_are_served() {
+    let said = |text: &str| {
+        let files = world(&[]).load(text).files;
+        (files.first_reads, files.durable)
+    };
+    assert_eq!(said(""), (None, None));
+    assert_eq!(
+        said("[files]\nreads = \"first\"\ndurable = true\n"),
+        (Some(true), Some(true))
+    );
+}
+
 /// A client certificate comes with the place of its key, never with the key; what a session recorded
 /// can be read without it.
 #[test]

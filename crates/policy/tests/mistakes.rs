@@ -60,6 +60,7 @@ fn tables_and_types() {
         "[limits]\nrate = \"10\"\nconnections = \"many\"\nhead = \"1KiB\"\nheaders = 1\nbody = \"big\"\n",
         "[oracle]\ndeadline = \"soon\"\n",
         "[speculation]\nmode = \"wild\"\n",
+        "[files]\nreads = \"never\"\ndurable = 1\n",
         "[agent]\nenv = [\"A=b\"]\nread_only = [\"/x\"]\n",
     ]));
 }

@@ -342,7 +342,19 @@ fn f11_privileged_nodes_are_refused() {
 
 #[test]
 fn what_is_read_is_reported_once() {
-    let world = World::new(filled);
+    for reads in [files::Reads::Open, files::Reads::First] {
+        is_reported_once(reads);
+    }
+}
+
+fn is_reported_once(reads: files::Reads) {
+    let disk = world::Disk::new();
+    filled(&disk.base());
+    let options = files::Options {
+        reads,
+        ..Default::default()
+    };
+    let world = World::on(disk, options);
     for _ in 0..3 {
         let _ = fs::read(world.inside().join("a.txt")).unwrap();
         let _ = fs::read(world.inside().join(".env")).unwrap();
@@ -362,6 +374,33 @@ fn what_is_read_is_reported_once() {
             .any(|l| l.contains("\"incoming\"") && l.contains("\"own\"")),
         "{log}"
     );
+}
+
+#[test]
+fn what_is_copied_unread_is_reported_when_it_is_read() {
+    for reads in [files::Reads::Open, files::Reads::First] {
+        let disk = world::Disk::new();
+        filled(&disk.base());
+        let length = fs::metadata(disk.base().join(".env")).unwrap().len();
+        let options = files::Options {
+            reads,
+            ..Default::default()
+        };
+        let world = World::on(disk, options);
+        let path = world.inside().join(".env");
+        let incoming = || {
+            world.trees.drain();
+            let log = fs::read_to_string(world.session.dir().log()).unwrap();
+            log.matches("[\"workspace\",\".env\"]").count()
+        };
+        // By its path, so that nothing is opened for it; the file is a copy from now on.
+        let truncate = format!("python3 -c \"import os; os.truncate('.env', {length})\"");
+        world::run(&world.inside(), &truncate);
+        assert_eq!(incoming(), 0, "{reads:?}");
+        fs::rename(&path, world.inside().join("moved")).unwrap();
+        let _ = fs::read(world.inside().join("moved")).unwrap();
+        assert_eq!(incoming(), 1, "{reads:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::world::{Disk, World, scratch, snapshot};
-use files::{CommitError, Options};
+use files::{CommitError, Options, Reads};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -385,10 +385,11 @@ proptest! {
     fn like_a_plain_directory(
         ops in proptest::collection::vec(op(), 1..60),
         quiet in prop_oneof![Just(1u32), Just(250), Just(1_000_000)],
+        reads in prop_oneof![Just(Reads::Open), Just(Reads::First)],
     ) {
         let disk = Disk::new();
         fill(&disk.base());
-        let world = World::on(disk, Options { quiet: Duration::from_millis(u64::from(quiet)), ..Options::default() });
+        let world = World::on(disk, Options { quiet: Duration::from_millis(u64::from(quiet)), reads, ..Options::default() });
         // A name that nobody has looked at is not known to be one of a file that is changed.
         let _ = snapshot(&world.inside());
         let plain = scratch();
@@ -412,6 +413,7 @@ proptest! {
     fn a_killed_session_comes_back(
         ops in proptest::collection::vec(op(), 1..40),
         last_step in prop_oneof![Just(usize::MAX), 0usize..80],
+        reads in prop_oneof![Just(Reads::Open), Just(Reads::First)],
     ) {
         let disk = Disk::new();
         fill(&disk.base());
@@ -421,7 +423,7 @@ proptest! {
             let go = count.fetch_add(1, Ordering::SeqCst) < last_step;
             if go { Ok(()) } else { Err(CommitError::Stopped(step)) }
         };
-        let slow = || Options { quiet: Duration::from_secs(1000), ..Options::default() };
+        let slow = || Options { quiet: Duration::from_secs(1000), reads, ..Options::default() };
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
         let _ = snapshot(&world.inside());
