@@ -293,6 +293,7 @@ fn a_log_is_decided_again_and_by_another_policy() {
         "verdict": "release", "oracle": "me" }),
     );
     harness.pay(THEIRS);
+    harness.ask(json!({ "do": "close", "session": "s" }));
     let home = harness.end();
     let other = home.path().join("other.toml");
     let trusting = format!("{POLICY}\n[[source]]\ntool = \"read_file\"\ntrusted = [\"account\"]\n");
@@ -318,9 +319,13 @@ fn a_log_is_decided_again_and_by_another_policy() {
         2,
         "{json}"
     );
-    // A record that says something else is found.
+    // A log whose end is missing is told.
     let path = log.join("log.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
+    let before = text.trim_end().rsplit_once('\n').unwrap().0;
+    std::fs::write(&path, format!("{before}\n")).unwrap();
+    insta::assert_snapshot!("without its end", replay(&[]));
+    // A record that says something else is found.
     std::fs::write(
         &path,
         text.replace("\"decision\":\"defer\"", "\"decision\":\"release\""),

@@ -2,7 +2,7 @@
 //! the harness as the sink.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -324,6 +324,7 @@ impl Harness {
             self.session.expire(held.hold);
             refused.push(held.hold.to_string());
         }
+        self.session.note("session closed", BTreeMap::new());
         refused
     }
 

@@ -150,35 +150,65 @@ impl Log {
                 message,
             });
         }
-        let ended = log
-            .entries
-            .iter()
-            .any(|e| matches!(&e.record, Record::Note { what, .. } if what == "agent ended"));
-        let running = crate::setup::Lock::is_taken(dir);
+        let ending = Ending::of(dir, log);
         if self.json {
             return print(&format!(
                 "{}\n",
                 json!({
-                    "session": dir.id(), "whole": true, "records": log.entries.len(), "ended": ended,
-                    "running": running, "torn_bytes": log.torn_bytes, "head": log.prev.hex(),
+                    "session": dir.id(), "whole": true, "records": log.entries.len(), "ended": ending.ended,
+                    "running": ending.running, "torn_bytes": log.torn_bytes, "head": log.prev.hex(),
                 })
             ));
         }
-        let torn = match log.torn_bytes {
-            0 => String::new(),
-            bytes => format!("; {bytes} bytes of a last record that a crash cut off are left out"),
-        };
-        let end = match (ended, running) {
-            (true, _) => "",
-            (false, true) => "; the session is running",
-            (false, false) => "; it has no end: the session was cut off, or the end of the log was",
-        };
+        let rest: String = ending
+            .words()
+            .iter()
+            .map(|words| format!("; {words}"))
+            .collect();
         print(&format!(
-            "{}: {} records, whole and in order; head {}{torn}{end}\n",
+            "{}: {} records, whole and in order; head {}{rest}\n",
             dir.id(),
             log.entries.len(),
             log.prev.hex()
         ))
+    }
+}
+
+/// How a log ends.
+pub(crate) struct Ending {
+    pub(crate) ended: bool,
+    pub(crate) running: bool,
+    torn_bytes: u64,
+}
+
+impl Ending {
+    pub(crate) fn of(dir: &store::SessionDir, log: &store::log::Reading) -> Self {
+        // Of an agent that ran here; of a harness that closed its session.
+        let is_end = |record: &Record| match record {
+            Record::Note { what, .. } => matches!(what.as_str(), "agent ended" | "session closed"),
+            _ => false,
+        };
+        Self {
+            ended: log.entries.iter().any(|entry| is_end(&entry.record)),
+            running: crate::setup::Lock::is_taken(dir),
+            torn_bytes: log.torn_bytes,
+        }
+    }
+
+    /// What there is to say about it.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let torn = (self.torn_bytes > 0).then(|| {
+            let bytes = self.torn_bytes;
+            format!("{bytes} bytes of a last record that a crash cut off are left out")
+        });
+        let end = match (self.ended, self.running) {
+            (true, _) => None,
+            (false, true) => Some("the session is running"),
+            (false, false) => {
+                Some("it has no end: the session was cut off, or the end of the log was")
+            }
+        };
+        torn.into_iter().chain(end.map(String::from)).collect()
     }
 }
 

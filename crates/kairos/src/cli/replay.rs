@@ -8,6 +8,7 @@ use serde_json::json;
 use store::replay::{Redecided, Replay as Replayed, Ruling};
 use store::{Blobs, SessionDir};
 
+use crate::cli::log::Ending;
 use crate::cli::show::clean;
 use crate::cli::{Which, print};
 use crate::exit::{Failure, Outcome, Status, at};
@@ -43,11 +44,12 @@ impl Replay {
             .map(|path| policy::load(Some(path), &setup.workspace, &home))
             .transpose()
             .map_err(Failure::policy)?;
-        let entries = store::log::read(&dir.log()).map_err(Failure::new)?.entries;
+        let log = store::log::read(&dir.log()).map_err(Failure::new)?;
+        let ending = Ending::of(&dir, &log).words();
         let blobs = Blobs::open_dir(&dir.blobs()).map_err(at("open", &dir.blobs()))?;
         let other = other.as_ref();
         let replayed = store::replay(
-            &entries,
+            &log.entries,
             &blobs,
             (&own.kernel, &own.rules),
             other.map(|policy| (&policy.kernel, &policy.rules as &dyn kernel::policy::Rules)),
@@ -59,9 +61,9 @@ impl Replay {
             .filter(|item| self.all || !item.holds() || item.differs())
             .collect();
         print(&if self.json {
-            as_json(&shown, &replayed.mismatches)
+            as_json(&shown, &replayed.mismatches, &ending)
         } else {
-            self.as_text(&dir, &replayed, &shown)
+            self.as_text(&dir, &replayed, &shown, &ending)
         })?;
         Ok(
             if replayed.decisions.iter().all(Redecided::holds) && replayed.mismatches.is_empty() {
@@ -86,7 +88,13 @@ impl Replay {
         }
     }
 
-    fn as_text(&self, dir: &SessionDir, replayed: &Replayed, shown: &[&Redecided]) -> String {
+    fn as_text(
+        &self,
+        dir: &SessionDir,
+        replayed: &Replayed,
+        shown: &[&Redecided],
+        ending: &[String],
+    ) -> String {
         let mut text = String::new();
         for item in shown {
             let _ = writeln!(text, "e{} {}", item.event, clean(&object(item)));
@@ -136,6 +144,9 @@ impl Replay {
         for mismatch in &replayed.mismatches {
             let _ = writeln!(text, "{}", clean(mismatch));
         }
+        for words in ending {
+            let _ = writeln!(text, "Of the log: {words}.");
+        }
         if replayed.missing > 0 {
             let _ = writeln!(
                 text,
@@ -178,7 +189,7 @@ fn counted(differ: &[&Redecided]) -> Vec<(String, String, usize)> {
         .collect()
 }
 
-fn as_json(shown: &[&Redecided], mismatches: &[String]) -> String {
+fn as_json(shown: &[&Redecided], mismatches: &[String], ending: &[String]) -> String {
     let ruling = |ruling: &Ruling| json!({ "decision": ruling.decision, "why": ruling.why, "manifest": ruling.manifest });
     let mut text = String::new();
     for item in shown {
@@ -195,6 +206,9 @@ fn as_json(shown: &[&Redecided], mismatches: &[String]) -> String {
     }
     for mismatch in mismatches {
         let _ = writeln!(text, "{}", json!({ "mismatch": mismatch }));
+    }
+    for words in ending {
+        let _ = writeln!(text, "{}", json!({ "log": words }));
     }
     text
 }
