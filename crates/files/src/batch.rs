@@ -105,6 +105,13 @@ impl Trees {
             if let (Err(_), Some(origin)) = (&result, &found.origin) {
                 stays.insert((found.tree, origin.clone()));
             }
+            if let (Ok(Some(version)), Some((ino, _))) = (&result, found.node) {
+                // Before its old place goes: the agent may open it at any time.
+                let path = &found.delta.path;
+                if let Err(error) = self.overlay.lock().arrived(ino, path, version) {
+                    tracing::warn!("{}: {error}", path::text(path));
+                }
+            }
             if result.is_ok() {
                 if found
                     .delta
@@ -221,9 +228,13 @@ impl Trees {
                     .new
                     .as_ref()
                     .is_some_and(|new| matches!(new.content, Content::Data(_)));
+                let moved_on = [&delta.base, &version]
+                    .into_iter()
+                    .flatten()
+                    .try_for_each(|file| state.other_names_moved_on(found.tree, file));
                 let kept = state.committed(found.tree, &delta.path, version, found.node, written);
                 drop(state);
-                if let Err(error) = kept {
+                if let Err(error) = moved_on.and(kept) {
                     tracing::warn!("{}: {error}", path::text(&delta.path));
                 }
                 host.finished(event.0, true, "");
@@ -237,11 +248,17 @@ impl Trees {
             Err(error) => {
                 host.finished(event.0, false, &error.to_string());
                 let mut text = error.to_string();
+                let mut state = self.overlay.lock();
+                let above = state.changes_above(found.tree, &delta.path);
+                if above || matches!(error, CommitError::Changed(_)) {
+                    state.touch(found.tree, delta.path.clone(), false);
+                }
+                drop(state);
                 match &error {
-                    CommitError::Changed(_) => {
-                        self.overlay
-                            .lock()
-                            .touch(found.tree, delta.path.clone(), false);
+                    CommitError::Changed(_) => {}
+                    _ if above => {
+                        let path = path::text(&delta.path);
+                        text = format!("`{path}` waits for a directory above, which is changing");
                     }
                     _ => {
                         if let Some(kept) = host.keep_aside(delta) {

@@ -11,9 +11,10 @@ use kernel::FileOp;
 use rustix::fs::{FallocateFlags, SeekFrom, Timestamps};
 use rustix::io::{Errno, Result};
 
-use crate::attr::{Attr, Kind, Time, Version};
+use crate::attr::{Attr, Kind, Time, Version, Xattrs};
+use crate::base::xattrs_of_file;
 use crate::bytes;
-use crate::overlay::{Found, Overlay, refuse_privileged};
+use crate::overlay::{Found, Overlay, privileged, refuse_privileged};
 use crate::tree::{Ino, State};
 use crate::upper::Entry;
 
@@ -429,7 +430,7 @@ impl Overlay {
         };
         drop(state);
 
-        let copy = || -> Result<File> {
+        let copy = || -> Result<(File, Xattrs)> {
             let target = upper.create_data(id)?;
             let source = match (open, &base_path) {
                 (Some(file), _) => Ok(file),
@@ -439,10 +440,14 @@ impl Overlay {
             if let (Ok(source), Some(path), Some(seen)) = (&source, &base_path, &seen) {
                 upper.keep_base(path, seen, source);
             }
+            let xattrs = match &source {
+                Ok(source) => xattrs_of_file(source)?,
+                Err(_) => Xattrs::new(),
+            };
             if !truncate {
                 bytes::copy(&*source?, &target)?;
             }
-            Ok(target)
+            Ok((target, xattrs))
         };
         let copied = copy();
 
@@ -450,15 +455,15 @@ impl Overlay {
         let node = state.node_mut(ino)?;
         node.copying = false;
         self.copied.notify_all();
-        let file = match copied {
-            Ok(file) => file,
+        let (file, xattrs) = match copied {
+            Ok(copied) => copied,
             Err(error) => {
                 upper.remove_data(id);
                 return Err(error);
             }
         };
-        // The set-user-id bit does not outlive a change of the content.
-        node.attr.mode &= !0o6000;
+        // What gives rights to whoever runs it does not outlive a change of the content.
+        node.attr.mode &= !privileged(node.attr.mode);
         let Attr {
             mode,
             uid,
@@ -488,6 +493,15 @@ impl Overlay {
                     gid,
                 },
             )?;
+        }
+        // They stay with it, whatever becomes of the place they were read from.
+        let bare = state.node(ino)?.xattrs.is_none();
+        if bare && !xattrs.is_empty() {
+            if let Some(path) = state.path_of(ino) {
+                let all = xattrs.clone();
+                state.record(tree, &Entry::Xattrs { path, all })?;
+            }
+            state.node_mut(ino)?.xattrs = Some(xattrs);
         }
         Ok(())
     }

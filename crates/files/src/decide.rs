@@ -18,7 +18,7 @@ use crate::delta::{Content, Delta};
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
 use crate::places::Places;
-use crate::settle::{Pending, delta_at, due, order};
+use crate::settle::{Pending, delta_at, due, makes_room, order};
 use crate::tree::Ino;
 use crate::trees::Trees;
 
@@ -161,7 +161,7 @@ impl Trees {
         found
     }
 
-    fn decide(&self, pending: Vec<Pending>, force: bool) {
+    fn decide(&self, mut pending: Vec<Pending>, force: bool) {
         // Without a session nobody decides; everything stays staged.
         let Some(session) = self.session.upgrade() else {
             return;
@@ -173,7 +173,7 @@ impl Trees {
         for found in &pending {
             places.look_above(&self.overlay, &policy, found.tree, &found.delta);
         }
-        self.keep_sources(&pending);
+        self.keep_sources(&mut pending);
         for found in pending {
             if !self.is_current(&found, force) {
                 // What it came from may go in this round.
@@ -305,8 +305,9 @@ impl Trees {
     }
 
     /// What was moved in the view has its bytes where it came from. If that place is to change in this
-    /// round and the move itself is not decided in it, the bytes are copied first.
-    fn keep_sources(&self, pending: &[Pending]) {
+    /// round before the move is made, or the move itself is not decided in it, the bytes are copied
+    /// first.
+    fn keep_sources(&self, pending: &mut [Pending]) {
         let going: HashSet<(usize, &Rel)> = pending
             .iter()
             .filter(|p| p.delta.base.is_some())
@@ -315,15 +316,25 @@ impl Trees {
         if going.is_empty() {
             return;
         }
+        let first = makes_room(pending);
         let decided: HashSet<Ino> = pending
             .iter()
             .filter(|p| p.origin.is_some())
             .filter_map(|p| p.node.map(|(ino, _)| ino))
             .collect();
         let moved = self.overlay.lock().moved_files();
+        let mut copied = HashSet::new();
         for (tree, ino, from) in moved {
-            if going.contains(&(tree, &from)) && !decided.contains(&ino) {
+            let from = (tree, from);
+            let going = going.contains(&(tree, &from.1));
+            if going && (first.contains(&from) || !decided.contains(&ino)) {
                 self.copy_moved(ino);
+                copied.insert(ino);
+            }
+        }
+        for found in pending {
+            if found.node.is_some_and(|(ino, _)| copied.contains(&ino)) {
+                self.locate_content(found.tree, &mut found.delta);
             }
         }
     }

@@ -490,6 +490,9 @@ impl Filesystem for Mounted {
         if !name.starts_with(b"user.") {
             return reply.error(FuseErrno::EOPNOTSUPP);
         }
+        if name == b"user." {
+            return reply.error(FuseErrno::EINVAL);
+        }
         let there = match self.overlay.xattrs(ino.0) {
             Ok(all) => all.contains_key(name),
             Err(error) => return reply.error(code(error)),

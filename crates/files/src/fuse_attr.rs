@@ -78,16 +78,10 @@ pub(crate) fn time_of(time: TimeOrNow) -> Time {
             secs: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
             nanos: after.subsec_nanos(),
         },
-        Err(before) => {
-            let before = before.duration();
-            let secs = -i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
-            match before.subsec_nanos() {
-                0 => Time { secs, nanos: 0 },
-                nanos => Time {
-                    secs: secs - 1,
-                    nanos: 1_000_000_000 - nanos,
-                },
-            }
-        }
+        // fuser 0.18 takes the nanoseconds away as well, though they count up from the second.
+        Err(before) => Time {
+            secs: -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
+            nanos: before.duration().subsec_nanos(),
+        },
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Listing {
 /// One name of a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
-    /// Position for `readdir`, never used again.
+    /// Position for `readdir`; only a rename hands it on.
     pub(crate) cookie: u64,
     /// Kind, if known without asking the base.
     pub(crate) kind: Option<Kind>,
@@ -43,21 +43,32 @@ impl Listing {
     }
 
     pub(crate) fn set(&mut self, name: &[u8], kind: Option<Kind>, ino: Option<Ino>) {
+        self.set_at(name, kind, ino, None);
+    }
+
+    /// The same; a new name takes a position that another has just left, so that whoever renames
+    /// what they list comes to an end.
+    pub(crate) fn set_at(
+        &mut self,
+        name: &[u8],
+        kind: Option<Kind>,
+        ino: Option<Ino>,
+        left: Option<u64>,
+    ) {
         if let Some(slot) = self.names.get_mut(name) {
             (slot.kind, slot.ino) = (kind, ino);
             return;
         }
-        self.next_cookie += 1;
+        let cookie = match left.filter(|left| !self.order.contains_key(left)) {
+            Some(left) => left,
+            None => {
+                self.next_cookie += 1;
+                self.next_cookie
+            }
+        };
         let name: Name = name.into();
-        self.order.insert(self.next_cookie, Arc::clone(&name));
-        self.names.insert(
-            name,
-            Slot {
-                cookie: self.next_cookie,
-                kind,
-                ino,
-            },
-        );
+        self.order.insert(cookie, Arc::clone(&name));
+        self.names.insert(name, Slot { cookie, kind, ino });
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Slot> {

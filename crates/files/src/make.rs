@@ -212,9 +212,16 @@ impl Place<'_> {
                         && there.mtime.secs == new.mtime.secs
                 });
             is_it
+                && self.has_attributes(path, new)
                 && rustix::fs::linkat(&dir, name, &self.dir, self.temp, AtFlags::empty()).is_ok()
                 && self.holds(new)
         })
+    }
+
+    /// Whether what is in place at a path has the attributes that are wanted.
+    fn has_attributes(&self, path: &[u8], new: &New) -> bool {
+        let there = self.host.base.xattrs(path).ok();
+        new.xattrs.is_none() || new.xattrs == there
     }
 
     /// Whether what was linked to is what is wanted; if not, the link goes away again.

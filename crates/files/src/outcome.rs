@@ -42,10 +42,9 @@ impl State {
         let covered = self.tree_mut(tree)?.covered.remove(path);
         if let (Some(Some(seen)), false) = (&covered, self.replay) {
             self.tree(tree)?.upper.forget_base(path, seen);
-            self.other_names_moved_on(tree, seen)?;
         }
         if let (Some((then, _)), Some(version)) = (seen, &version) {
-            self.arrived(then, path, version);
+            self.arrived(then, path, version)?;
         }
         let ino = match (&version, self.walk(tree, path)?) {
             (Some(_), Some(ino)) => ino,
@@ -54,7 +53,11 @@ impl State {
                 self.touch(tree, path.clone(), false);
                 return self.cover_with(tree, path, version);
             }
-            (None, _) => return Ok(()),
+            (None, Some(ino)) => {
+                self.put_back(tree, path, ino)?;
+                return Ok(());
+            }
+            (None, None) => return Ok(()),
         };
         let Some(version) = version else {
             return Ok(());
@@ -65,6 +68,9 @@ impl State {
         let node = self.node(ino)?;
         let changed = seen.is_some_and(|(then, changes)| then != ino || node.changes != changes);
         if changed || node.writers > 0 {
+            if seen.is_some_and(|(then, _)| then != ino) {
+                self.put_back(tree, path, ino)?;
+            }
             return self.cover_with(tree, path, Some(version));
         }
         // Other names that are the same file on the host have this version too.
@@ -100,9 +106,24 @@ impl State {
         Ok(())
     }
 
-    /// A name of a file was taken away or given to another by our own commit, which moves the time of
-    /// change of the file under its other names: no change of its owner's.
-    fn other_names_moved_on(&mut self, tree: usize, seen: &Version) -> Result<()> {
+    /// The host no longer has at a path what the view shows there: the agent moved it away and back again
+    /// while its going was carried out. It is to be made anew, with what is in it. (A file has its
+    /// content elsewhere by now: it was copied, or has arrived where it was moved to.)
+    fn put_back(&mut self, tree: usize, path: &Rel, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        if node.kind != Kind::File && node.base.as_ref() == Some(path) {
+            if node.kind == Kind::Dir {
+                self.resolve_all(ino)?;
+            }
+            self.node_mut(ino)?.base = None;
+        }
+        self.touch(tree, path.clone(), true);
+        Ok(())
+    }
+
+    /// A file got or lost a name by our own commit, which moves its time of change under its other
+    /// names: no change of its owner's.
+    pub(crate) fn other_names_moved_on(&mut self, tree: usize, seen: &Version) -> Result<()> {
         if seen.links < 2 || seen.kind == Kind::Dir {
             return Ok(());
         }
@@ -135,17 +156,21 @@ impl State {
         Ok(())
     }
 
-    /// A file that was moved has its content at the new place from now on, whatever the agent did
-    /// with it meanwhile: the old place is about to go.
-    fn arrived(&mut self, ino: Ino, path: &Rel, version: &Version) {
+    /// What was moved has its base at the new place from now on, whatever the agent did with it
+    /// meanwhile: the old place is about to go.
+    pub(crate) fn arrived(&mut self, ino: Ino, path: &Rel, version: &Version) -> Result<()> {
         let moved = self.nodes.get(&ino).is_some_and(|node| {
-            node.kind == Kind::File
+            node.kind == version.kind
                 && node.data.is_none()
                 && node.base.as_ref().is_some_and(|base| base != path)
         });
-        if moved && version.kind == Kind::File {
+        if moved {
+            if version.kind == Kind::Dir {
+                self.resolve_all(ino)?;
+            }
             self.rebase(ino, path.clone(), version.clone());
         }
+        Ok(())
     }
 
     /// The view shows the host's version at a path again; open handles go on with what they have.

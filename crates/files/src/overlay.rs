@@ -277,7 +277,8 @@ impl Overlay {
             FileOp::Create
         };
         self.check(&state, tree, &to_path, second)?;
-        // Where its content is read from may be gone before its new place has it.
+        // Where its content and attributes are read from may be gone before its new place has them.
+        state.keep_xattrs(moving)?;
         state.lean_on_other(moving, &from_path)?;
         if let (Some(there), true) = (there, exchange) {
             state.lean_on_other(there, &to_path)?;
@@ -406,10 +407,16 @@ impl Overlay {
     }
 }
 
+/// The bits of a file's mode that give rights to whoever runs it: set-user-id, and set-group-id where
+/// the group may execute it (elsewhere it means nothing).
+pub(crate) fn privileged(mode: u32) -> u32 {
+    let group = if mode & GROUP_EXEC == 0 { 0 } else { SETGID };
+    mode & (SETUID | group)
+}
+
 /// Set-user-id files, and set-group-id ones that can be executed, are not made inside.
 pub(crate) fn refuse_privileged(kind: Kind, mode: u32) -> Result<()> {
-    let setgid_exec = mode & SETGID != 0 && mode & GROUP_EXEC != 0;
-    if kind != Kind::Dir && (mode & SETUID != 0 || setgid_exec) {
+    if kind != Kind::Dir && privileged(mode) != 0 {
         return Err(Errno::PERM);
     }
     Ok(())
@@ -506,22 +513,46 @@ impl State {
             is_dir(self, moving),
             there.is_some_and(|ino| is_dir(self, ino)),
         );
+        let position = |(parent, name): (Ino, &[u8])| {
+            let listing = self.nodes.get(&parent)?.dir.as_ref()?;
+            listing.find(name).map(|slot| slot.cookie)
+        };
+        let (from_at, to_at) = (position(from), position(to));
         self.detach(from.0, from.1)?;
         match there {
             Some(there) if exchange => {
                 self.detach(to.0, to.1)?;
-                self.attach(from.0, from.1, there)?;
+                self.attach_at(from.0, from.1, there, from_at)?;
                 self.node_mut(there)?.attr.ctime = Time::now();
             }
             Some(_) => self.unlink(to.0, to.1)?,
             None => {}
         }
-        self.attach(to.0, to.1, moving)?;
+        let left = to_at.or(from_at.filter(|_| from.0 == to.0));
+        self.attach_at(to.0, to.1, moving, left)?;
         self.node_mut(moving)?.attr.ctime = Time::now();
         let shift = i64::from(moving_dir) - i64::from(exchange && there_dir);
         self.changed_dir(from.0, -shift);
         self.changed_dir(to.0, shift);
         Ok(moving_dir || (exchange && there_dir))
+    }
+
+    /// Reads a directory's extended attributes from the base, to keep them where it moves. (A file's are
+    /// read with its content.)
+    fn keep_xattrs(&mut self, ino: Ino) -> Result<()> {
+        let node = self.node(ino)?;
+        let (Kind::Dir, Some(from), None) = (node.kind, &node.base, &node.xattrs) else {
+            return Ok(());
+        };
+        let all = self.tree(node.tree)?.base.xattrs(from).unwrap_or_default();
+        if !all.is_empty() {
+            let tree = node.tree;
+            let path = self.path_of(ino).ok_or(Errno::NOENT)?;
+            let all_noted = all.clone();
+            self.record(tree, &Entry::Xattrs { path, all })?;
+            self.node_mut(ino)?.xattrs = Some(all_noted);
+        }
+        Ok(())
     }
 
     /// A file of the base that another is renamed over (how most editors save).

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, Result};
 
-use crate::attr::{Kind, Time, Version};
+use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::base::Base;
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
@@ -208,11 +208,7 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         Content::None | Content::Kept(_) => ([0; 32], 0),
     };
     links.sort();
-    if xattrs.is_some()
-        && let Some(before) = before.as_mut()
-    {
-        before.xattrs = base.xattrs(path).ok();
-    }
+    let xattrs = own_xattrs(&base, path, before.as_mut(), from.as_ref(), xattrs)?;
     if let Some(before) = before
         .as_mut()
         .filter(|b| b.kind == Kind::File && b.digest.is_none())
@@ -279,22 +275,13 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
 /// time they were changed, so that what refers to others (a git ref) comes after them; at last
 /// what goes away, from the bottom.
 pub(crate) fn order(pending: &mut [Pending]) {
-    let replaced: Vec<(usize, Rel)> = pending
-        .iter()
-        .filter(|p| {
-            p.delta.base.as_ref().is_some_and(|b| b.kind == Kind::Dir)
-                && p.delta.new.as_ref().is_some_and(|n| n.kind != Kind::Dir)
-        })
-        .map(|p| (p.tree, p.delta.path.clone()))
-        .collect();
+    let room = makes_room(pending);
     pending.sort_by_cached_key(|p| {
         let path = &p.delta.path;
         let depth = i64::try_from(components(path).count()).unwrap_or(0);
         match &p.delta.new {
             None => {
-                let room = replaced
-                    .iter()
-                    .any(|(tree, above)| *tree == p.tree && below(path, above));
+                let room = room.contains(&(p.tree, path.clone()));
                 (
                     if room { 0 } else { 3 },
                     -depth,
@@ -306,6 +293,28 @@ pub(crate) fn order(pending: &mut [Pending]) {
             Some(_) => (2, 0, p.at, path.clone()),
         }
     });
+}
+
+/// What goes away before anything else, because something else takes the place of a directory above.
+pub(crate) fn makes_room(pending: &[Pending]) -> HashSet<(usize, Rel)> {
+    let replaced: Vec<(usize, &Rel)> = pending
+        .iter()
+        .filter(|p| {
+            p.delta.base.as_ref().is_some_and(|b| b.kind == Kind::Dir)
+                && p.delta.new.as_ref().is_some_and(|n| n.kind != Kind::Dir)
+        })
+        .map(|p| (p.tree, &p.delta.path))
+        .collect();
+    pending
+        .iter()
+        .filter(|p| p.delta.new.is_none())
+        .filter(|p| {
+            replaced
+                .iter()
+                .any(|(tree, above)| *tree == p.tree && below(&p.delta.path, above))
+        })
+        .map(|p| (p.tree, p.delta.path.clone()))
+        .collect()
 }
 
 fn nothing_changed(before: &Version, new: &New) -> bool {
@@ -320,6 +329,39 @@ fn nothing_changed(before: &Version, new: &New) -> bool {
             Kind::Symlink => before.target == new.target,
             _ => true,
         }
+}
+
+/// The extended attributes that a change gives to a path; `None` when those that lie there stay. What
+/// was moved brings its own, and what takes another's place does not inherit.
+fn own_xattrs(
+    base: &Base,
+    path: &Rel,
+    before: Option<&mut Version>,
+    from: Option<&Rel>,
+    set: Option<Xattrs>,
+) -> Result<Option<Xattrs>> {
+    let in_place = from == Some(path);
+    if in_place && set.is_none() {
+        return Ok(None);
+    }
+    let own = match (set, from) {
+        (Some(set), _) => set,
+        (None, Some(from)) => match base.xattrs(from) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Xattrs::new(),
+            found => found?,
+        },
+        (None, None) => Xattrs::new(),
+    };
+    let Some(before) = before else {
+        return Ok(Some(own).filter(|own| !own.is_empty()));
+    };
+    let there = base.xattrs(path).unwrap_or_default();
+    let same = there == own && (in_place || own.is_empty());
+    if same {
+        return Ok(None);
+    }
+    before.xattrs = Some(there);
+    Ok(Some(own))
 }
 
 /// Digest of the base file, if it still is the version that was seen.
@@ -432,6 +474,16 @@ impl State {
             above = parent;
         }
         Ok(true)
+    }
+
+    /// Whether the agent has changed a directory above a path since it was last decided.
+    pub(crate) fn changes_above(&self, tree: usize, path: &[u8]) -> bool {
+        self.trees.get(tree).is_some_and(|tree| {
+            std::iter::successors(crate::path::split(path), |(above, _)| {
+                crate::path::split(above)
+            })
+            .any(|(above, _)| tree.dirty.contains_key(above))
+        })
     }
 
     fn rested_nodes(

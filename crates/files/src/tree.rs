@@ -393,9 +393,20 @@ impl State {
 
     /// Puts a node under a name.
     pub(crate) fn attach(&mut self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
+        self.attach_at(parent, name, ino, None)
+    }
+
+    /// The same, at a position of the listing that another name has left.
+    pub(crate) fn attach_at(
+        &mut self,
+        parent: Ino,
+        name: &[u8],
+        ino: Ino,
+        left: Option<u64>,
+    ) -> Result<()> {
         let kind = self.node(ino)?.kind;
         if let Some(listing) = self.node_mut(parent)?.dir.as_mut() {
-            listing.set(name, Some(kind), Some(ino));
+            listing.set_at(name, Some(kind), Some(ino), left);
         }
         let node = self.node_mut(ino)?;
         if !node.names.iter().any(|(p, n)| *p == parent && **n == *name) {

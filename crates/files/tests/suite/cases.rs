@@ -103,6 +103,51 @@ fn f7_reading_leaves_no_trace() {
 }
 
 #[test]
+fn f8_attributes_go_where_their_file_goes() {
+    let set = |path: &Path, name: &str| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, "user.note", name.as_bytes(), flags).unwrap();
+    };
+    let world = World::new(|base| {
+        fs::create_dir_all(base.join("dir/in")).unwrap();
+        for name in ["moved", "changed", "replaced", "dir/in/file"] {
+            fs::write(base.join(name), name).unwrap();
+            set(&base.join(name), name);
+        }
+        set(&base.join("dir"), "dir");
+    });
+    let (inside, base) = (world.inside(), world.base());
+    fs::rename(inside.join("moved"), inside.join("arrived")).unwrap();
+    fs::write(inside.join("changed"), "anew").unwrap();
+    fs::rename(inside.join("changed"), inside.join("changed and moved")).unwrap();
+    fs::rename(inside.join("dir"), inside.join("folder")).unwrap();
+    fs::write(inside.join("new"), "new").unwrap();
+    fs::rename(inside.join("new"), inside.join("replaced")).unwrap();
+    let seen = |dir: &Path| -> Vec<String> {
+        let names = [
+            "arrived",
+            "changed and moved",
+            "folder",
+            "folder/in/file",
+            "replaced",
+        ];
+        let note = |name: &&str| {
+            let mut value = [0; 32];
+            match rustix::fs::getxattr(dir.join(name), "user.note", &mut value[..]) {
+                Ok(length) => String::from_utf8_lossy(&value[..length]).into_owned(),
+                Err(error) => format!("error {}", error.raw_os_error()),
+            }
+        };
+        names.iter().map(note).collect()
+    };
+    let view = seen(&inside);
+    assert_eq!(view, ["moved", "changed", "dir", "dir/in/file", "error 61"]);
+    world.settle();
+    assert_eq!(seen(&base), view);
+    assert_eq!(seen(&inside), view);
+}
+
+#[test]
 fn f8_an_access_list_survives_a_commit() {
     // user::rw- user:1001:r-- group::r-- mask::rw- other::---
     let list: Vec<u8> = [

@@ -15,6 +15,8 @@ mod basic;
 mod work;
 /// The same as a plain directory, for random sequences of operations.
 mod model;
+/// The same as a plain directory, for what programs expect of a file system.
+mod generic;
 /// The cases of the design that no other test is named for: `f6`, `f7`, ... The others are tests of
 /// the same names in other files.
 mod cases;

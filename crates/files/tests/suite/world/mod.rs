@@ -226,6 +226,17 @@ impl World {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 
+    /// What could not be carried out, by the log.
+    pub fn failed(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.session.dir().log()).unwrap();
+        log.lines()
+            .filter(|line| {
+                line.contains("conflict") || line.contains("cannot") || line.contains("\"Err\"")
+            })
+            .map(str::to_string)
+            .collect()
+    }
+
     pub fn wait_until(&self, what: &str, done: impl Fn() -> bool) {
         let until = Instant::now() + Duration::from_secs(10);
         while !done() {
