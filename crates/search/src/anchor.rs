@@ -25,21 +25,35 @@ pub(crate) struct Anchors {
     pub(crate) best: Anchor,
     /// Where those of its parts begin, one bit each.
     others: u64,
+    /// Where a key's anchors may begin.
+    mixed: u64,
 }
 
 impl Anchors {
     /// None for what is shorter than an anchor.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let shape = Shape::of(bytes);
+        let pivot = shape.pivot();
+        let mixed = shape.anchors(Kind::Mixed);
+        // Of most keys.
+        if (mixed & !shape.numbers()) >> pivot & 1 != 0 {
+            return Some(Self {
+                shape,
+                best: Anchor::new(bytes, pivot as usize, Kind::Mixed, shape.span),
+                others: shape.cover & !(1 << pivot),
+                mixed,
+            });
+        }
         let mut kinds = [Kind::Mixed, Kind::Other, Kind::Words].into_iter();
         let best = kinds.find_map(|kind| shape.anchor_after(bytes, kind, None))?;
         Some(Self {
             shape,
             best,
-            others: match best.at == shape.pivot() as usize {
+            others: match best.at == pivot as usize {
                 true => shape.cover & !(1 << best.at),
                 false => shape.others(best.at),
             },
+            mixed,
         })
     }
 
@@ -49,14 +63,12 @@ impl Anchors {
             true => self.others,
             false => self.shape.others(first),
         };
-        let mixed = self.shape.anchors(Kind::Mixed);
-        let other = self.shape.anchors(Kind::Other);
         core::iter::from_fn(move || {
             let at = left.trailing_zeros();
             left &= left.checked_sub(1)?;
             let kind = match 1 << at {
-                bit if mixed & bit != 0 => Kind::Mixed,
-                bit if other & bit != 0 => Kind::Other,
+                bit if self.mixed & bit != 0 => Kind::Mixed,
+                bit if self.shape.anchors(Kind::Other) & bit != 0 => Kind::Other,
                 _ => Kind::Words,
             };
             Some(Anchor::new(bytes, at as usize, kind, self.shape.span))
