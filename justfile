@@ -29,10 +29,15 @@ perf-net *arguments:
     cargo build --release --package kairos-net --example measure
     scripts/measure-net {{arguments}}
 
-# Every runtime trusts the boundary: installs Go, Ruby, PHP, wget, GnuTLS, Deno and Bun.
+# Every runtime trusts the boundary, and real clients work through it: installs what scripts/install-runtimes lists.
 runtimes:
     cargo build --package kairos
-    KAIROS_RUNTIMES="$(scripts/install-runtimes)" cargo test --package kairos-e2e --test runtimes -- --include-ignored
+    KAIROS_RUNTIMES="$(scripts/install-runtimes)" cargo test --package kairos-e2e --test runtimes --test clients -- --include-ignored
+
+# A stream that says nothing for ten minutes is still there afterwards.
+idle:
+    cargo build --package kairos
+    cargo test --package kairos-e2e --test idle -- --include-ignored --nocapture
 
 # The net channel under public conformance suites, inside a real boundary; writes docs/conformance.md.
 conformance *arguments:

@@ -19,10 +19,9 @@ const FILES: [&str; 8] = [
 const FILE_BYTES_MAX: u64 = 256 << 10;
 /// Directories below a state directory that are looked into.
 const DEPTH_MAX: usize = 2;
-/// Shorter than this nothing is a key.
-const KEY_BYTES_MIN: usize = 8;
 
-/// What stands in the agent's environment and in its own files of keys, as they are before it runs.
+/// What stands in the agent's environment and in its own files of keys, as they are before it runs; what
+/// is too short for a key is among it.
 pub(crate) fn given<'a>(
     environment: impl Iterator<Item = &'a OsString>,
     states: impl Iterator<Item = &'a PathBuf>,
@@ -34,7 +33,6 @@ pub(crate) fn given<'a>(
     for state in states {
         collect(state, DEPTH_MAX, &mut keys);
     }
-    keys.retain(|key| key.len() >= KEY_BYTES_MIN);
     keys
 }
 
@@ -95,6 +93,9 @@ mod tests {
         let states = [home.path().to_path_buf(), home.path().join("not there")];
         let mut keys = given(environment.iter(), states.iter());
         keys.sort();
-        assert_eq!(keys, ["access-token-1", "key-of-a-model", "sk-environment"]);
+        assert_eq!(
+            keys,
+            ["C", "access-token-1", "key-of-a-model", "sk-environment"]
+        );
     }
 }

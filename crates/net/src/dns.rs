@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, PTR};
+use hickory_proto::rr::rdata::{A, AAAA, PTR, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
@@ -54,6 +54,13 @@ pub(crate) fn answer(names: &Names, query: &[u8]) -> Option<Vec<u8>> {
         _ => ResponseCode::NotImp,
     };
     reply.metadata.response_code = code;
+    let empty =
+        matches!(code, ResponseCode::NoError | ResponseCode::NXDomain) && reply.answers.is_empty();
+    if let (true, [one]) = (empty, query.queries.as_slice()) {
+        // Says for how long that is so; resolvers that get none ask again at once (RFC 2308).
+        let zone = zone_of(one.name());
+        reply.add_authority(Record::from_rdata(zone, TTL_S, RData::SOA(soa())));
+    }
     reply.to_vec().ok()
 }
 
@@ -105,9 +112,27 @@ fn resolve(names: &Names, asked: &Name, kind: RecordType, reply: &mut Message) -
             RData::AAAA(AAAA(v6)),
         ));
     }
+    // Who asks for the beginning of a zone takes where its names end.
+    if kind == RecordType::SOA && *asked == zone_of(asked) {
+        let soa = RData::SOA(soa());
+        reply.add_answer(Record::from_rdata(asked.clone(), TTL_S, soa));
+    }
     // Everything else exists and is empty: no HTTPS or SVCB record, so no ECH and no HTTP/3; no
     // TXT, SRV, MX.
     ResponseCode::NoError
+}
+
+/// The zone that a name is in, as far as anybody inside can tell: its last two labels.
+fn zone_of(name: &Name) -> Name {
+    let labels = usize::from(name.num_labels());
+    name.trim_to(labels.min(2))
+}
+
+/// The beginning of a zone of ours.
+fn soa() -> SOA {
+    let nobody = || Name::from_ascii("nobody.invalid.").unwrap_or_else(|_| Name::root());
+    let seconds = i32::try_from(TTL_S).unwrap_or(i32::MAX);
+    SOA::new(nobody(), nobody(), 1, seconds, seconds, seconds, TTL_S)
 }
 
 /// Names that stand for nobody: addresses, what never resolves, and the names by which clients
@@ -299,6 +324,49 @@ mod tests {
         }
         let reply = ask(&names, "localhost.", RecordType::A);
         assert_eq!(reply.answers[0].data, RData::A(A(Ipv4Addr::LOCALHOST)));
+    }
+
+    /// What is asked, how it is answered, how many answers, and whether it is said for how long.
+    #[test]
+    fn every_type_has_a_sensible_answer() {
+        use ResponseCode::{NXDomain, NoError};
+        let names = Names::default();
+        names.number("a.example");
+        let known = names::v4(names.number("a.example")).octets();
+        let [a, b, c, d] = known;
+        let reverse = format!("{d}.{c}.{b}.{a}.in-addr.arpa.");
+        for (name, kind, code, answers) in [
+            ("a.example.", RecordType::A, NoError, 1),
+            ("a.example.", RecordType::AAAA, NoError, 1),
+            ("a.example.", RecordType::ANY, NoError, 2),
+            ("a.example.", RecordType::SOA, NoError, 1),
+            ("www.a.example.", RecordType::SOA, NoError, 0),
+            ("_sip._tcp.a.example.", RecordType::SRV, NoError, 0),
+            ("a.example.", RecordType::TXT, NoError, 0),
+            ("_dmarc.a.example.", RecordType::TXT, NoError, 0),
+            ("a.example.", RecordType::HTTPS, NoError, 0),
+            ("_8443._https.a.example.", RecordType::SVCB, NoError, 0),
+            ("a.example.", RecordType::NS, NoError, 0),
+            ("a.example.", RecordType::CNAME, NoError, 0),
+            ("a.example.", RecordType::CAA, NoError, 0),
+            ("a.example.", RecordType::DNSKEY, NoError, 0),
+            (&reverse, RecordType::PTR, NoError, 1),
+            (&reverse, RecordType::TXT, NoError, 0),
+            ("1.2.0.192.in-addr.arpa.", RecordType::PTR, NXDomain, 0),
+            ("a.invalid.", RecordType::AAAA, NXDomain, 0),
+        ] {
+            let reply = ask(&names, name, kind);
+            assert_eq!(reply.metadata.response_code, code, "{name} {kind}");
+            assert_eq!(reply.answers.len(), answers, "{name} {kind}");
+            let soa = reply
+                .authorities
+                .iter()
+                .any(|record| record.record_type() == RecordType::SOA);
+            assert_eq!(soa, answers == 0, "{name} {kind}: {reply:?}");
+        }
+        // An answer of somebody's who speaks TXT to carry data has nothing in it that was asked.
+        let carried = ask(&names, "s3cret.attacker.test.", RecordType::TXT);
+        assert_eq!(carried.authorities[0].name.to_ascii(), "attacker.test.");
     }
 
     #[test]

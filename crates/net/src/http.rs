@@ -407,7 +407,10 @@ impl Whole {
                     }
                     spooler = spooler.add(&piece).map_err(storage)?;
                 }
-                Err(frame) => trailers = frame.into_trailers().ok(),
+                Err(frame) => {
+                    // None at all are no trailers.
+                    trailers = frame.into_trailers().ok().filter(|all| !all.is_empty());
+                }
             }
         }
         let mut spool = spooler.finish().map_err(storage)?;

@@ -17,10 +17,10 @@ const CHROMIUM: [&str; 5] = [
 ];
 
 /// Flags for Debian's Chromium, read by its start script: some components ask for updates whatever the
-/// policy says.
+/// policy says, so where they ask is made to be nobody of the agent's own loopback.
 const CHROMIUM_FLAGS: (&str, &str) = (
     "/etc/chromium.d/kairos",
-    "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --disable-component-update\"\n",
+    "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --component-updater=url-source=https://localhost:9/\"\n",
 );
 
 /// Where Firefox reads its own.

@@ -1,0 +1,420 @@
+//! Real clients of registries, forges and pages, without a flag, against real servers outside that write down what reaches them.
+//! What a fresh machine does not have is in `just runtimes`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kairos_e2e::place::{canary, root};
+use kairos_e2e::{Outcome, Policy, Run, Workspace};
+use sha2::{Digest, Sha256};
+
+/// `tests/clients/serve.py`. Stops when dropped.
+struct Internet {
+    server: Child,
+    port: u64,
+    folder: PathBuf,
+    log: PathBuf,
+}
+
+impl Internet {
+    fn start(workspace: &Workspace) -> Self {
+        let folder = workspace.folder().join("internet");
+        std::fs::create_dir_all(&folder).unwrap();
+        let log = folder.join("log");
+        std::fs::write(&log, "").unwrap();
+        let mut server = Command::new("/usr/bin/python3")
+            .arg(root().join("tests/clients/serve.py"))
+            .args([&folder, &log])
+            .env_remove("GIT_DIR")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = server.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        Self {
+            server,
+            port: said["port"].as_u64().unwrap(),
+            folder,
+            log,
+        }
+    }
+
+    fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Internet {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+struct Scene {
+    workspace: Workspace,
+    internet: Internet,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let workspace = Workspace::plain();
+        let internet = Internet::start(&workspace);
+        Self {
+            workspace,
+            internet,
+        }
+    }
+
+    /// `parties` are their keys, but for where they are reached.
+    fn run(&self, parties: &[&str], more: &str, script: &str) -> Outcome {
+        let mut policy = Policy::new();
+        for party in parties {
+            policy = policy.more(&format!(
+                "[[party]]\n{party}\nupstream = \"http://127.0.0.1:{}\"\n",
+                self.internet.port
+            ));
+        }
+        Run::shell(&self.workspace, script)
+            .policy(&policy.more(more))
+            .limit(Duration::from_secs(180))
+            .finish()
+    }
+}
+
+/// Runs a program outside to its end.
+#[track_caller]
+fn outside(folder: &Path, program: &str, arguments: &[&str]) {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {output:?}"
+    );
+}
+
+#[test]
+fn npm_installs() {
+    let scene = Scene::new();
+    let folder = scene.internet.folder.clone();
+    scene.internet.put(
+        "build/package/package.json",
+        r#"{"name":"kairos-left-pad","version":"1.2.3","main":"index.js"}"#,
+    );
+    scene
+        .internet
+        .put("build/package/index.js", "module.exports = 'padded';");
+    let tarball = "registry.npmjs.org/kairos-left-pad/-/kairos-left-pad-1.2.3.tgz";
+    scene.internet.put(tarball, "");
+    outside(
+        &folder.join("build"),
+        "tar",
+        &["czf", folder.join(tarball).to_str().unwrap(), "package"],
+    );
+    let document = serde_json::json!({
+        "name": "kairos-left-pad",
+        "dist-tags": { "latest": "1.2.3" },
+        "versions": { "1.2.3": {
+            "name": "kairos-left-pad", "version": "1.2.3", "main": "index.js",
+            "dist": { "tarball": format!("https://{tarball}") },
+        }},
+    });
+    // The package's document lies beside the folder of its files.
+    scene.internet.put(
+        "registry.npmjs.org/kairos-left-pad/index.html",
+        document.to_string(),
+    );
+    let outcome = scene.run(
+        &["preset = \"npm\""],
+        "",
+        "mkdir ~/app && cd ~/app && npm init -y >/dev/null && npm install --no-audit --no-fund kairos-left-pad && \
+         node -p 'require(\"kairos-left-pad\")'",
+    );
+    assert!(
+        outcome.stdout.contains("padded"),
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+    assert!(scene.internet.log().contains("/kairos-left-pad/-/"));
+}
+
+#[test]
+fn pip_downloads_and_installs() {
+    let scene = Scene::new();
+    let folder = scene.internet.folder.clone();
+    let wheel = "kairos_thing-1.0-py3-none-any.whl";
+    let at = format!("files.pythonhosted.org/packages/{wheel}");
+    scene.internet.put(&at, "");
+    let make = format!(
+        "import zipfile
+w = zipfile.ZipFile({:?}, 'w')
+w.writestr('kairos_thing.py', 'word = \"wheeled\"')
+w.writestr('kairos_thing-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: kairos-thing\\nVersion: 1.0\\n')
+w.writestr('kairos_thing-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+w.writestr('kairos_thing-1.0.dist-info/RECORD', '')
+w.close()",
+        folder.join(&at).to_str().unwrap()
+    );
+    outside(&folder, "/usr/bin/python3", &["-c", &make]);
+    scene.internet.put(
+        "pypi.org/simple/kairos-thing/index.html",
+        format!("<a href=\"https://{at}\">{wheel}</a>"),
+    );
+    let outcome = scene.run(
+        &["preset = \"pypi\""],
+        "",
+        "/usr/bin/python3 -m venv ~/v && cd ~ && ~/v/bin/pip --disable-pip-version-check download kairos-thing && ls *.whl && \
+         ~/v/bin/pip --disable-pip-version-check install kairos-thing && ~/v/bin/python -c 'import kairos_thing; print(kairos_thing.word)'",
+    );
+    assert!(
+        outcome.stdout.contains("wheeled") && outcome.stdout.contains(wheel),
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+}
+
+#[test]
+fn cargo_fetches_and_builds() {
+    let scene = Scene::new();
+    let folder = scene.internet.folder.clone();
+    let name = "kairos-crated";
+    scene.internet.put(
+        &format!("build/{name}-0.1.0/Cargo.toml"),
+        format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    );
+    scene.internet.put(
+        &format!("build/{name}-0.1.0/src/lib.rs"),
+        "pub const WORD: &str = \"crated\";",
+    );
+    let at = format!("static.crates.io/crates/{name}/0.1.0/download");
+    scene.internet.put(&at, "");
+    outside(
+        &folder.join("build"),
+        "tar",
+        &[
+            "czf",
+            folder.join(&at).to_str().unwrap(),
+            &format!("{name}-0.1.0"),
+        ],
+    );
+    let sum = hex::encode(Sha256::digest(std::fs::read(folder.join(&at)).unwrap()));
+    scene.internet.put(
+        "index.crates.io/config.json",
+        r#"{"dl":"https://static.crates.io/crates","api":"https://crates.io"}"#,
+    );
+    scene.internet.put(
+        &format!("index.crates.io/ka/ir/{name}"),
+        format!("{{\"name\":\"{name}\",\"vers\":\"0.1.0\",\"deps\":[],\"cksum\":\"{sum}\",\"features\":{{}},\"yanked\":false}}\n"),
+    );
+    let sysroot = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .unwrap();
+    let sysroot = String::from_utf8(sysroot.stdout).unwrap();
+    let sysroot = sysroot.trim();
+    let outcome = scene.run(
+        &["preset = \"crates.io\""],
+        &format!("[agent]\nexpose = [{sysroot:?}]\n"),
+        &format!(
+            "export PATH={sysroot}/bin:$PATH && mkdir -p ~/app/src && cd ~/app && \
+             printf '[package]\\nname = \"app\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\n[dependencies]\\n{name} = \"0.1\"\\n' > Cargo.toml && \
+             echo 'fn main() {{ println!(\"{{}}\", kairos_crated::WORD); }}' > src/main.rs && cargo fetch && cargo run --offline"
+        ),
+    );
+    assert!(
+        outcome.stdout.contains("crated"),
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+    assert!(scene.internet.log().contains("static.crates.io /crates/"));
+}
+
+/// A clone, a commit and a push, with a large file kept elsewhere.
+#[test]
+#[ignore = "needs git-lfs: `just runtimes`"]
+fn git_lfs_pushes_and_fetches() {
+    let scene = Scene::new();
+    let host = "forge.example.test";
+    std::fs::create_dir_all(scene.internet.folder.join(host)).unwrap();
+    let depot = scene.internet.folder.join(host);
+    outside(
+        &depot,
+        "git",
+        &["init", "-q", "--bare", "-b", "main", "depot.git"],
+    );
+    let outcome = scene.run(
+        &[&format!("hosts = [\"{host}\"]\nallow = true")],
+        "",
+        &format!(
+            "cd ~ && git config --global user.email a@b && git config --global user.name a && git lfs install --skip-repo && \
+             git clone -q https://{host}/depot.git one && cd one && git checkout -q -b main && git lfs track '*.bin' && \
+             head -c 3000000 /dev/urandom > large.bin && sha256sum large.bin && git add . && git commit -qm large && \
+             git push -q origin main && cd .. && git clone -q https://{host}/depot.git two && cd two && sha256sum large.bin"
+        ),
+    );
+    let sums: Vec<&str> = outcome
+        .stdout
+        .lines()
+        .filter(|line| line.ends_with("  large.bin"))
+        .collect();
+    assert!(
+        sums.len() == 2 && sums[0] == sums[1],
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+    let kept = scene
+        .internet
+        .folder
+        .join("lfs")
+        .join(sums[0].split(' ').next().unwrap());
+    assert_eq!(kept.metadata().unwrap().len(), 3_000_000);
+    assert!(
+        scene
+            .internet
+            .log()
+            .contains("POST forge.example.test /depot.git/info/lfs/objects/batch")
+    );
+}
+
+/// What a project inherits and imports comes from Maven's central repository.
+#[test]
+#[ignore = "needs Maven and a JDK: `just runtimes`"]
+fn maven_resolves() {
+    let scene = Scene::new();
+    let pom = |name: &str, more: &str| {
+        format!(
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+             <groupId>test.kairos</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>{more}</project>"
+        )
+    };
+    let central = "repo.maven.apache.org/maven2/test/kairos";
+    for name in ["parent", "bom"] {
+        scene.internet.put(
+            &format!("{central}/{name}/1/{name}-1.pom"),
+            pom(
+                name,
+                &format!("<properties><from.{name}>yes</from.{name}></properties>"),
+            ),
+        );
+    }
+    let own = "<parent><groupId>test.kairos</groupId><artifactId>parent</artifactId><version>1</version><relativePath/></parent>\
+               <dependencyManagement><dependencies><dependency><groupId>test.kairos</groupId><artifactId>bom</artifactId>\
+               <version>1</version><type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>";
+    std::fs::write(scene.workspace.path().join("pom.xml"), pom("app", own)).unwrap();
+    let outcome = scene.run(
+        &["preset = \"maven\""],
+        "", // A JVM takes the home of the account, which is not the test's.
+        "MAVEN_OPTS=-Duser.home=$HOME mvn -B validate",
+    );
+    assert!(
+        outcome.stdout.contains("BUILD SUCCESS"),
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+    for name in ["parent", "bom"] {
+        assert!(
+            scene
+                .internet
+                .log()
+                .contains(&format!("/{name}/1/{name}-1.pom"))
+        );
+    }
+}
+
+const PAGE: &str = r#"<html><body><script>
+const say = word => { document.body.append(word + ' '); };
+fetch('/fetched').then(r => r.text()).then(t => say('fetch:' + t));
+const socket = new WebSocket('wss://' + location.host + '/socket');
+socket.onopen = () => socket.send('CANARY');
+socket.onmessage = m => { say('socket:' + m.data); fetch('/end-CANARY', {method: 'POST', body: m.data}); };
+</script></body></html>"#;
+
+/// A page, what its script fetches, and a WebSocket, with nothing set up by hand.
+#[track_caller]
+fn browser(script: &str) {
+    let scene = Scene::new();
+    let word = canary();
+    scene
+        .internet
+        .put("page.example.test/page.html", PAGE.replace("CANARY", &word));
+    scene.internet.put("page.example.test/fetched", "something");
+    let outcome = scene.run(
+        &["hosts = [\"page.example.test\"]\nallow = true"],
+        "",
+        &script.replace("{url}", "https://page.example.test/page.html"),
+    );
+    let log = scene.internet.log();
+    for expect in [
+        "GET page.example.test /page.html".to_owned(),
+        "GET page.example.test /fetched".to_owned(),
+        format!("MESSAGE page.example.test {word}"),
+        format!("POST page.example.test /end-{word}"),
+    ] {
+        assert!(log.contains(&expect), "{expect}\n{log}\n{outcome}");
+    }
+    assert!(outcome.listed("held", "").is_empty(), "{outcome}");
+}
+
+#[test]
+#[ignore = "needs Chromium: `just runtimes`"]
+fn chromium() {
+    browser(
+        "chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=15000 --timeout=20000 --dump-dom {url}",
+    );
+}
+
+#[test]
+#[ignore = "needs Firefox: `just runtimes`"]
+fn firefox() {
+    // It takes the authority in while it starts, so what is opened at once may come too early.
+    browser(
+        "profile=$(mktemp -d); for page in about:blank {url}; do \
+         MOZ_HEADLESS=1 timeout 40 firefox-esr --no-remote --profile $profile $page; done; true",
+    );
+}
+
+/// A Node of another version than the system's.
+#[test]
+#[ignore = "needs Node 22: `just runtimes`"]
+fn node_22() {
+    let scene = Scene::new();
+    scene.internet.put("page.example.test/fetched", "something");
+    let tools = std::env::var("KAIROS_RUNTIMES").expect("`just runtimes` sets KAIROS_RUNTIMES");
+    let outcome = scene.run(
+        &["hosts = [\"page.example.test\"]\nallow = true"],
+        &format!("[agent]\nexpose = [{tools:?}]\n"),
+        &format!(
+            "{tools}/node_modules/node/bin/node -e '
+                fetch(\"https://page.example.test/fetched\").then(r => r.text()).then(console.log);
+                const s = new WebSocket(\"wss://page.example.test/socket\");
+                s.onopen = () => s.send(\"over node\");
+                s.onmessage = m => {{ console.log(process.version, m.data); s.close(); }};'"
+        ),
+    );
+    assert!(
+        outcome.stdout.contains("something")
+            && outcome.stdout.contains("v22")
+            && outcome.stdout.contains("over node"),
+        "{outcome}"
+    );
+}
