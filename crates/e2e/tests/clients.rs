@@ -341,6 +341,39 @@ fn maven_resolves() {
     }
 }
 
+#[test]
+#[ignore = "needs Gradle and a JDK: `just runtimes`"]
+fn gradle_resolves() {
+    let scene = Scene::new();
+    let pom = "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+               <groupId>test.kairos</groupId><artifactId>thing</artifactId><version>1</version></project>";
+    for central in ["repo.maven.apache.org", "repo1.maven.org"] {
+        let at = format!("{central}/maven2/test/kairos/thing/1/thing-1");
+        scene.internet.put(&format!("{at}.pom"), pom);
+        // An archive with nothing in it.
+        scene.internet.put(
+            &format!("{at}.jar"),
+            [b"PK\x05\x06".as_slice(), &[0; 18]].concat(),
+        );
+    }
+    let build = "apply plugin: 'java'
+repositories { mavenCentral() }
+dependencies { compile 'test.kairos:thing:1' }
+task show { doLast { configurations.compile.files.each { println 'resolved ' + it.name } } }
+";
+    std::fs::write(scene.workspace.path().join("build.gradle"), build).unwrap();
+    let outcome = scene.run(
+        &["preset = \"maven\""],
+        "",
+        "GRADLE_OPTS=-Duser.home=$HOME gradle --no-daemon -g $HOME/.gradle --project-cache-dir $HOME/cache -q show",
+    );
+    assert!(
+        outcome.stdout.contains("resolved thing-1.jar"),
+        "{outcome}\n{}",
+        scene.internet.log()
+    );
+}
+
 const PAGE: &str = r#"<html><body><script>
 const say = word => { document.body.append(word + ' '); };
 fetch('/fetched').then(r => r.text()).then(t => say('fetch:' + t));

@@ -17,13 +17,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::ask::{Asked, ask};
 use crate::framing::Doubt;
-use crate::http::{self, Whole};
+use crate::http;
 use crate::message;
 use crate::net::Shared;
 use crate::spool::full;
 use crate::stub::{self, Shape};
 use crate::target::Target;
 use crate::upstream::{Body, BoxError, UpstreamError};
+use crate::whole::Whole;
 
 /// A call that has not ended, and says nothing for so long, stays open.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -31,8 +31,10 @@ mod socks;
 pub mod target;
 /// A strict second reader of HTTP/1 framing.
 pub mod framing;
-/// One request: read, judged, released, held or refused.
+/// One request: judged, released, held or refused.
 mod http;
+/// A request as it was read.
+mod whole;
 /// What a request means beyond its method.
 mod meaning;
 /// Pushes of git.

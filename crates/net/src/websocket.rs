@@ -22,7 +22,6 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::deflate::{self, Agreed, Packing};
-use crate::http::Whole;
 use crate::message;
 use crate::net::Shared;
 use crate::release;
@@ -30,6 +29,7 @@ use crate::spool::full;
 use crate::stub::{self, Shape};
 use crate::target::Target;
 use crate::upstream::{Body, Offer, UpstreamError};
+use crate::whole::Whole;
 
 /// A message may be this large.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
