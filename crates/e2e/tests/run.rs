@@ -209,6 +209,71 @@ fn f2_a_file_that_its_owner_changed_meanwhile_is_kept_in_both_versions() {
     assert!(!kept.is_empty(), "the agent's version is kept\n{outcome}");
 }
 
+#[test]
+fn two_sessions_over_one_workspace_have_their_own_changes_and_lose_none() {
+    let workspace = Workspace::plain();
+    for name in ["shared.txt", "first.txt", "second.txt", "go.txt"] {
+        workspace.write(name, "base\n");
+    }
+    let task = "Write first.txt, second.txt and shared.txt.";
+    // What a program has open for writing is not decided yet: both work on `shared.txt` at once.
+    let first = Run::shell(
+        &workspace,
+        "echo first > first.txt; exec 3> shared.txt; echo 'of the first' >&3; echo ready; \
+         while grep -q base go.txt; do sleep 0.1; done; cat shared.txt second.txt",
+    )
+    .task(task)
+    .start();
+    let ready = until(Duration::from_secs(30), || {
+        first.so_far().0.contains("ready")
+    });
+    assert!(ready, "the session did not start: {:?}", first.so_far());
+    let second = Run::shell(
+        &workspace,
+        "cat shared.txt; echo 'of the second' > shared.txt; echo second > second.txt; cat shared.txt",
+    )
+    .task(task)
+    .finish();
+    second.expect_code(0);
+    assert!(
+        second.stdout.contains("base\nof the second\n"),
+        "it sees the owner's file and its own change, not the other session's\n{second}"
+    );
+    assert_eq!(
+        workspace.read("shared.txt").as_deref(),
+        Some("of the second\n")
+    );
+    workspace.write("go.txt", "now\n");
+    let first = Outcome::of(first.finish(Duration::from_secs(60)));
+    assert!(
+        first.stdout.contains("of the first\nsecond\n"),
+        "it sees its own change, and what the other has committed\n{first}"
+    );
+    first.expect_code(74);
+    assert_eq!(workspace.read("first.txt").as_deref(), Some("first\n"));
+    assert_eq!(workspace.read("second.txt").as_deref(), Some("second\n"));
+    assert_eq!(
+        workspace.read("shared.txt").as_deref(),
+        Some("of the second\n"),
+        "what is in place stays\n{first}"
+    );
+    let offer = kairos(&workspace, Who::Me, &["conflicts", first.session()]);
+    assert!(offer.stdout.contains("shared.txt"), "{offer:?}");
+    let words = [
+        "conflicts",
+        first.session(),
+        "shared.txt",
+        "--take",
+        "agent",
+    ];
+    let taken = kairos(&workspace, Who::Me, &words);
+    assert_eq!(
+        workspace.read("shared.txt").as_deref(),
+        Some("of the first\n"),
+        "{taken:?}"
+    );
+}
+
 /// Status 125, one clear line that holds `word`, and nothing run.
 fn fails_with(workspace: &Workspace, run: Run<'_>, word: &str) {
     let outcome = run.finish();

@@ -267,6 +267,15 @@ impl Trees {
                                 kept.display()
                             ));
                         }
+                        if let (CommitError::Failed { .. }, Some(session)) =
+                            (&error, self.session.upgrade())
+                        {
+                            text.push_str(&format!(
+                                "; nothing is lost: when that is mended, `kairos conflicts {} {} --take agent` does it",
+                                session.dir().id(),
+                                path::text(&delta.path)
+                            ));
+                        }
                     }
                 }
                 Err(text)

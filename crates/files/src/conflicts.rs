@@ -23,7 +23,7 @@ pub struct Conflict {
     pub tree: String,
     /// Path below its root.
     pub path: String,
-    /// What the owner did: `changed`, `created` or `removed` it.
+    /// What the owner did: `changed`, `created`, `removed` or `left` it.
     pub owner: &'static str,
     /// What the agent did.
     pub agent: &'static str,
@@ -70,8 +70,8 @@ pub enum Choice {
 }
 
 impl Trees {
-    /// Paths whose staged change cannot be carried out because the owner changed them, and that are
-    /// not held (what is held is decided first).
+    /// Paths whose staged change was not carried out, because the owner changed them or because the host
+    /// refused it (a full disk), and that are not held (what is held is decided first).
     pub fn conflicts(&self) -> Vec<Conflict> {
         let _pass = self.pass.lock();
         let held = self.holds.lock();
@@ -88,13 +88,18 @@ impl Trees {
                 continue;
             };
             let owner = match (&delta.base, &now) {
-                (None, None) => continue,
+                (None, None) => "left",
                 (None, Some(_)) => "created",
                 (Some(_), None) => "removed",
-                (Some(base), Some(now)) if base.same(now) => continue,
+                (Some(base), Some(now)) if base.same(now) => "left",
                 (Some(_), Some(_)) => "changed",
             };
-            let merge = self.merge(&pending, now.as_ref());
+            let merge = if owner == "left" {
+                let why = "only the agent changed it, and it could not be put in place";
+                Merge::No { why }
+            } else {
+                self.merge(&pending, now.as_ref())
+            };
             found.push(Conflict {
                 tree: delta.tree.clone(),
                 path: path::text(&delta.path),
