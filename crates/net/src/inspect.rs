@@ -39,7 +39,8 @@ pub(crate) fn scan(
     }
     let body = |at: u64| -> io::Result<Box<dyn Read + Send>> { Ok(spool.body_reader_at(at)) };
     let mut budget = Budget::default();
-    found.merge(&unpack::scan(scanner, &body, unpack::DEPTH, &mut budget)?);
+    let bytes = spool.body_bytes();
+    found.merge(&unpack::scan_sized(scanner, &body, bytes, &mut budget)?);
     if decoded(headers, spool.body_reader())?.is_some() {
         let plain = |at: u64| -> io::Result<Box<dyn Read + Send>> {
             let mut reader = decoded(headers, spool.body_reader())

@@ -18,6 +18,10 @@ const UNPACKED_BYTES_MAX: u64 = 4 << 30;
 const MAGIC_BYTES_MAX: usize = 8;
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
+/// A part that is searched beside others has at least so many bytes.
+const PART_BYTES_MIN: u64 = 4 << 20;
+const GROWN: &str = "it grows too large when it is unpacked";
+const MANY: &str = "there are too many packed parts in it to look into";
 
 /// A reader over the content from a place on; may be asked for again and again.
 pub(crate) type Source<'a> = dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + 'a;
@@ -50,11 +54,82 @@ pub(crate) fn scan(
     let mut found = Carried::nothing();
     let mut packs = Vec::new();
     let reader = source(0).map_err(unreadable)?;
-    let (carried, end) = plain(scanner, reader, depth, budget, &mut packs)?;
-    found.merge(&carried);
-    end.map_err(unreadable)?;
+    let read = plain(scanner, reader, 0, depth, budget, &mut packs)?;
+    found.merge(&read.carried);
+    read.end.map_err(unreadable)?;
     follow(scanner, source, depth, budget, &packs, &mut found)?;
     Ok(found)
+}
+
+/// As [`scan`] for so many bytes that can be read in several places at once: large ones are searched in
+/// as many parts as there are processors.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn scan_sized(
+    scanner: &Scanner,
+    source: &(dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + Sync),
+    bytes: u64,
+    budget: &mut Budget,
+) -> Result<Carried, String> {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let steps = (bytes / PART_BYTES_MIN).clamp(1, processors);
+    let part = bytes
+        .div_ceil(steps)
+        .next_multiple_of(Scanner::STEP)
+        .max(Scanner::STEP);
+    if part >= bytes {
+        return scan(scanner, source, DEPTH, budget);
+    }
+    budget.bytes = budget.bytes.checked_sub(bytes).ok_or(GROWN)?;
+    let parts: Vec<Result<(Looked, Vec<(u64, Pack)>), String>> = std::thread::scope(|scope| {
+        let starts = (0..bytes).step_by(usize::try_from(part).unwrap_or(usize::MAX));
+        let threads: Vec<_> = starts
+            .map(|from| scope.spawn(move || one_part(scanner, source, from, part)))
+            .collect();
+        let gone = || Err("a part of it could not be searched".to_string());
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| gone()))
+            .collect()
+    });
+    let mut found = Carried::nothing();
+    let mut packs = Vec::new();
+    for part in parts {
+        let (read, more) = part?;
+        if read.objects {
+            // What follows git's objects is known by what came before it: in one piece then.
+            budget.bytes += bytes;
+            return scan(scanner, source, DEPTH, budget);
+        }
+        found.merge(&read.carried);
+        read.end.map_err(unreadable)?;
+        packs.extend(more);
+    }
+    if packs.len() >= ATTEMPTS_MAX as usize {
+        return Err(MANY.into());
+    }
+    follow(scanner, source, DEPTH, budget, &packs, &mut found)?;
+    Ok(found)
+}
+
+fn one_part(
+    scanner: &Scanner,
+    source: &(dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + Sync),
+    from: u64,
+    bytes: u64,
+) -> Result<(Looked, Vec<(u64, Pack)>), String> {
+    let reader = source(from).map_err(unreadable)?;
+    let reader = Box::new(reader.take(bytes + Scanner::OVERLAP));
+    let mut packs = Vec::new();
+    // The bytes themselves are counted by whoever cuts them.
+    let mut budget = Budget {
+        attempts: 0,
+        bytes: bytes + Scanner::OVERLAP,
+    };
+    let read = plain(scanner, reader, from, DEPTH, &mut budget, &mut packs)?;
+    packs.retain(|(place, _)| *place < from + bytes);
+    Ok((read, packs))
 }
 
 /// Searches bytes that are all there, and what is packed in them.
@@ -78,10 +153,7 @@ fn follow(
     found: &mut Carried,
 ) -> Result<(), String> {
     for (at, pack) in packs {
-        budget.attempts = budget
-            .attempts
-            .checked_sub(1)
-            .ok_or("there are too many packed parts in it to look into")?;
+        budget.attempts = budget.attempts.checked_sub(1).ok_or(MANY)?;
         let inner = |skip: u64| -> io::Result<Box<dyn Read + Send>> {
             let mut reader = pack.open(source(*at)?)?;
             io::copy(&mut (&mut reader).take(skip), &mut io::sink())?;
@@ -90,24 +162,34 @@ fn follow(
         // What only begins like it ends soon, with an error; what was read until then counts.
         let Ok(reader) = inner(0) else { continue };
         let mut packs = Vec::new();
-        let (carried, _) = plain(scanner, reader, depth - 1, budget, &mut packs)?;
-        found.merge(&carried);
+        let read = plain(scanner, reader, 0, depth - 1, budget, &mut packs)?;
+        found.merge(&read.carried);
         follow(scanner, &inner, depth - 1, budget, &packs, found)?;
     }
     Ok(())
 }
 
-/// Searches what a reader gives and notes where packed content begins; how the reading ended.
+/// What came of reading to an end.
+struct Looked {
+    carried: Carried,
+    end: io::Result<()>,
+    /// There were objects of git in it.
+    objects: bool,
+}
+
+/// Searches what a reader gives and notes where packed content begins; the reader's first byte stands at
+/// `from`.
 fn plain(
     scanner: &Scanner,
     mut reader: Box<dyn Read + Send>,
+    from: u64,
     depth: usize,
     budget: &mut Budget,
     packs: &mut Vec<(u64, Pack)>,
-) -> Result<(Carried, io::Result<()>), String> {
+) -> Result<Looked, String> {
     let mut scan = scanner.start();
     let mut window = vec![0; MAGIC_BYTES_MAX + PIECE];
-    let (mut kept, mut start) = (0, 0);
+    let (mut kept, mut start) = (0, from);
     // git sends its objects one after the other, each a zlib stream.
     let mut objects = false;
     let end = loop {
@@ -121,10 +203,7 @@ fn plain(
         };
         let piece = window.get(kept..kept + read).unwrap_or_default();
         scan.feed(piece);
-        budget.bytes = budget
-            .bytes
-            .checked_sub(read as u64)
-            .ok_or("it grows too large when it is unpacked")?;
+        budget.bytes = budget.bytes.checked_sub(read as u64).ok_or(GROWN)?;
         let known = window.get(..kept + read).unwrap_or_default();
         // At the end also what is too short to be sure.
         let sure = if read == 0 {
@@ -142,7 +221,7 @@ fn plain(
                 objects |= here.starts_with(b"PACK\0\0\0");
                 if let Some(pack) = Pack::begins(here, objects || place == 0) {
                     if packs.len() >= ATTEMPTS_MAX as usize {
-                        return Err("there are too many packed parts in it to look into".into());
+                        return Err(MANY.into());
                     }
                     packs.push((place, pack));
                 }
@@ -156,7 +235,11 @@ fn plain(
         kept = len - sure;
         start += sure as u64;
     };
-    Ok((scan.finish(), end))
+    Ok(Looked {
+        carried: scan.finish(),
+        end,
+        objects,
+    })
 }
 
 fn unreadable(error: io::Error) -> String {
@@ -383,7 +466,7 @@ mod tests {
 
     const SECRET: &[u8] = b"the password is hunter2-in-a-box, keep it";
 
-    fn found(body: &[u8]) -> usize {
+    fn scanner() -> Scanner {
         let mut sensitive = Sensitive::default();
         sensitive.add_text(
             "hunter2-in-a-box",
@@ -391,11 +474,45 @@ mod tests {
             &Source::Task,
             EventId(1),
         );
+        sensitive.scanner()
+    }
+
+    fn found(body: &[u8]) -> usize {
         let body = bytes::Bytes::copy_from_slice(body);
-        scan_bytes(&sensitive.scanner(), &body)
-            .unwrap()
-            .tokens()
-            .count()
+        scan_bytes(&scanner(), &body).unwrap().tokens().count()
+    }
+
+    /// As a large body is searched, with something in it where two parts meet.
+    fn found_where_parts_meet(what: &[u8], before: u64) -> usize {
+        let bytes = 2 * PART_BYTES_MIN + 12_345;
+        let meet = bytes.div_ceil(2).next_multiple_of(Scanner::STEP);
+        let mut body = vec![0; usize::try_from(bytes).unwrap()];
+        let at = usize::try_from(meet - before).unwrap();
+        body[at..at + what.len()].copy_from_slice(what);
+        let body = bytes::Bytes::from(body);
+        let source = |at: u64| -> io::Result<Box<dyn Read + Send>> {
+            let at = usize::try_from(at).unwrap();
+            Ok(Box::new(io::Cursor::new(body.slice(at..))))
+        };
+        let mut budget = Budget::default();
+        let found = scan_sized(&scanner(), &source, bytes, &mut budget).unwrap();
+        assert!(budget.bytes <= UNPACKED_BYTES_MAX - bytes);
+        found.tokens().count()
+    }
+
+    #[test]
+    fn where_parts_meet_nothing_is_missed() {
+        let packed = gzip(&content());
+        let base64 = base64::engine::general_purpose::STANDARD.encode(SECRET);
+        for before in [0, 1, 5, 30] {
+            assert!(found_where_parts_meet(SECRET, before) > 0, "{before}");
+            assert!(found_where_parts_meet(&packed, before) > 0, "gz {before}");
+        }
+        assert!(found_where_parts_meet(base64.as_bytes(), 30) > 0);
+        assert_eq!(found_where_parts_meet(b"nothing", 3), 0);
+        // After git's objects all in one piece.
+        let pack = [&b"PACK\0\0\0\x02"[..], &zlib(&content())].concat();
+        assert!(found_where_parts_meet(&pack, 500) > 0);
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {

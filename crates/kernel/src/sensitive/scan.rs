@@ -40,6 +40,12 @@ impl fmt::Debug for Scanner {
 }
 
 impl Scanner {
+    /// A search may be cut at any multiple of so many bytes, ...
+    pub const STEP: u64 = BLOCK as u64;
+    /// ... if each part but the last goes so many bytes into the next: nothing is found otherwise than in
+    /// one piece.
+    pub const OVERLAP: u64 = OVERLAP as u64;
+
     /// Whether there is nothing to be found.
     pub fn is_empty(&self) -> bool {
         self.finder.is_empty() && self.marks.is_empty()
