@@ -5,7 +5,9 @@
 //! brotli begins like anything else; it is undone where a header names it.
 
 use std::io::{self, Read};
+use std::sync::LazyLock;
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use kernel::{Carried, Scanner};
 
 /// Levels of packing: base64 of a zip in a gzip is three.
@@ -82,7 +84,7 @@ pub(crate) fn scan_sized(
         return scan(scanner, source, DEPTH, budget);
     }
     budget.bytes = budget.bytes.checked_sub(bytes).ok_or(GROWN)?;
-    let parts: Vec<Result<(Looked, Vec<(u64, Pack)>), String>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<Part, String>> = std::thread::scope(|scope| {
         let starts = (0..bytes).step_by(usize::try_from(part).unwrap_or(usize::MAX));
         let threads: Vec<_> = starts
             .map(|from| scope.spawn(move || one_part(scanner, source, from, part)))
@@ -118,7 +120,7 @@ fn one_part(
     source: &(dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + Sync),
     from: u64,
     bytes: u64,
-) -> Result<(Looked, Vec<(u64, Pack)>), String> {
+) -> Result<Part, String> {
     let reader = source(from).map_err(unreadable)?;
     let reader = Box::new(reader.take(bytes + Scanner::OVERLAP));
     let mut packs = Vec::new();
@@ -169,6 +171,9 @@ fn follow(
     Ok(())
 }
 
+/// What came of one part, and where packed content begins in it.
+type Part = (Looked, Vec<(u64, Pack)>);
+
 /// What came of reading to an end.
 struct Looked {
     carried: Carried,
@@ -212,10 +217,14 @@ fn plain(
             known.len().saturating_sub(MAGIC_BYTES_MAX)
         };
         if depth > 0 {
-            let sure = known.get(..sure).unwrap_or_default();
-            let mut next = 0;
-            while let Some(at) = BEGINNING.find(sure, next) {
-                next = at + 1;
+            let mut next = (start == 0 && sure > 0).then_some(0);
+            let mut from = 0;
+            while let Some(at) = next
+                .take()
+                .or_else(|| beginning(known, from, objects))
+                .filter(|at| *at < sure)
+            {
+                from = at + 1;
                 let here = known.get(at..).unwrap_or_default();
                 let place = start + at as u64;
                 objects |= here.starts_with(b"PACK\0\0\0");
@@ -245,6 +254,55 @@ fn plain(
 fn unreadable(error: io::Error) -> String {
     format!("the parked bytes cannot be read: {error}")
 }
+
+/// The next place from `from` on where something packed may begin. zlib streams begin with two bytes that are
+/// everywhere, so they are asked for only where `zlib` says so.
+fn beginning(bytes: &[u8], from: usize, zlib: bool) -> Option<usize> {
+    match &*BEGINNINGS {
+        Some(all) if !zlib => {
+            let rest = aho_corasick::Input::new(bytes).range(from.min(bytes.len())..);
+            all.find(rest).map(|found| found.start())
+        }
+        _ => BEGINNING.find(bytes, from),
+    }
+}
+
+/// All of [`Pack::begins`] but zlib, searched together.
+static BEGINNINGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let exact: [&[u8]; 8] = [
+        b"\x1f\x8b\x08",
+        b"\x28\xb5\x2f\xfd",
+        b"PK\x03\x04",
+        b"PACK\0\0\0",
+        b"H4sI",
+        b"KLUv/",
+        b"KLUv_",
+        b"UEsDB",
+    ];
+    let mut all: Vec<Vec<u8>> = exact.iter().map(|bytes| bytes.to_vec()).collect();
+    for digits in ["1f8b08", "504b0304", "28b52ff"] {
+        // Each digit in either case.
+        let mut forms = vec![Vec::new()];
+        for digit in digits.bytes() {
+            let upper = digit.to_ascii_uppercase();
+            let with = |digit: u8| {
+                forms
+                    .iter()
+                    .map(move |form: &Vec<u8>| [form.as_slice(), &[digit]].concat())
+            };
+            forms = if upper == digit {
+                with(digit).collect()
+            } else {
+                with(digit).chain(with(upper)).collect()
+            };
+        }
+        all.extend(forms);
+    }
+    AhoCorasick::builder()
+        .match_kind(MatchKind::LeftmostFirst)
+        .build(all)
+        .ok()
+});
 
 /// Bytes with which something packed may begin; most bytes are none of them.
 struct Beginning([bool; 256]);
@@ -461,6 +519,17 @@ mod tests {
                 Pack::begins(&here, true).is_some() || here.starts_with(b"PACK\0\0\0")
             });
             assert_eq!(BEGINNING.find(&[first], 0).is_some(), any, "{first:#04x}");
+            for rest in begins {
+                let here = [&[first], &rest[1..]].concat();
+                let begins =
+                    Pack::begins(&here, false).is_some() || here.starts_with(b"PACK\0\0\0");
+                let found = beginning(&here, 0, false);
+                assert_eq!(found.is_some(), begins, "{here:?}");
+                let upper = here.to_ascii_uppercase();
+                let begins =
+                    Pack::begins(&upper, false).is_some() || upper.starts_with(b"PACK\0\0\0");
+                assert_eq!(beginning(&upper, 0, false).is_some(), begins, "{upper:?}");
+            }
         }
     }
 
