@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small internet for real clients: below FOLDER a directory per host, with files as they are served; a WebSocket that
+"""A small internet for real clients: below FOLDER a directory per host (`registry` for registry.*), with files as they are served; a WebSocket that
 echoes; git over HTTP with LFS. Prints its port as JSON, and writes a line for each request to LOG."""
 
 import base64
@@ -63,15 +63,18 @@ class Internet(http.server.BaseHTTPRequestHandler):
         if self.command not in ("GET", "HEAD"):
             return self.answer(200, json.dumps({"got": len(body)}).encode(), "application/json")
         # Some registries write the slash of a name as %2f.
-        file = os.path.join(FOLDER, self.host(), path.lstrip("/").replace("%2f", "/"))
+        host = "registry" if self.host().startswith("registry.") else self.host()
+        file = os.path.join(FOLDER, host, path.lstrip("/").replace("%2f", "/"))
         if os.path.isdir(file):
             file = os.path.join(file, "index.html")
         if not os.path.isfile(file):
             return self.answer(404, b"not here")
         with open(file, "rb") as found:
             kind = KINDS.get(os.path.splitext(file)[1])
-            kind = kind or ("application/json" if "registry" in self.host() and "." not in os.path.basename(file) else None)
-            return self.answer(200, found.read(), kind or "application/octet-stream")
+            body = found.read()
+            # A document may name the host that it comes from.
+            body = body.replace(b"{host}", self.host().encode()) if kind else body
+            return self.answer(200, body, kind or "application/octet-stream")
 
     do_GET = do_HEAD = do_POST = do_PUT = any
 

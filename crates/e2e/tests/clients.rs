@@ -124,7 +124,7 @@ fn npm_installs() {
     scene
         .internet
         .put("build/package/index.js", "module.exports = 'padded';");
-    let tarball = "registry.npmjs.org/kairos-left-pad/-/kairos-left-pad-1.2.3.tgz";
+    let tarball = "registry/kairos-left-pad/-/kairos-left-pad-1.2.3.tgz";
     scene.internet.put(tarball, "");
     outside(
         &folder.join("build"),
@@ -136,14 +136,13 @@ fn npm_installs() {
         "dist-tags": { "latest": "1.2.3" },
         "versions": { "1.2.3": {
             "name": "kairos-left-pad", "version": "1.2.3", "main": "index.js",
-            "dist": { "tarball": format!("https://{tarball}") },
+            "dist": { "tarball": "https://{host}/kairos-left-pad/-/kairos-left-pad-1.2.3.tgz" },
         }},
     });
     // The package's document lies beside the folder of its files.
-    scene.internet.put(
-        "registry.npmjs.org/kairos-left-pad/index.html",
-        document.to_string(),
-    );
+    scene
+        .internet
+        .put("registry/kairos-left-pad/index.html", document.to_string());
     let outcome = scene.run(
         &["preset = \"npm\""],
         "",
