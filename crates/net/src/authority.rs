@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::{Duration, OffsetDateTime};
 
@@ -32,6 +32,7 @@ pub enum AuthorityError {
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     leaf_key: KeyPair,
+    provider: Arc<CryptoProvider>,
     leaves: Mutex<HashMap<String, Arc<ServerConfig>>>,
 }
 
@@ -69,6 +70,7 @@ impl Authority {
         Ok(Self {
             issuer,
             leaf_key,
+            provider: Arc::new(aws_lc_rs::default_provider()),
             leaves: Mutex::default(),
         })
     }
@@ -97,6 +99,7 @@ impl Authority {
 
     fn make(&self, host: &str) -> Result<ServerConfig, AuthorityError> {
         let wrong = |error| AuthorityError::Certificate(host.to_string(), error);
+        let tls = |error| AuthorityError::Tls(host.to_string(), error);
         let mut params = CertificateParams::default();
         // A common name has 64 characters at most; clients look at the alternative names.
         let common: String = host.chars().take(64).collect();
@@ -110,22 +113,35 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         valid(&mut params);
+        // Of its own: leaves share their key, which the library would make the number from, and NSS
+        // takes no two certificates of one issuer with one number.
+        params.serial_number = Some(self.number().map_err(tls)?);
         let leaf = params
             .signed_by(&self.leaf_key, &self.issuer)
             .map_err(wrong)?;
         let chain: Vec<CertificateDer<'static>> =
             vec![leaf.der().clone(), self.issuer.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.leaf_key.serialize_der()));
-        let wrong = |error| AuthorityError::Tls(host.to_string(), error);
-        let mut config =
-            ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_safe_default_protocol_versions()
-                .map_err(wrong)?
-                .with_no_client_auth()
-                .with_single_cert(chain, key)
-                .map_err(wrong)?;
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(tls)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
+    }
+
+    /// The number of a certificate: positive, and met by chance nowhere else.
+    fn number(&self) -> Result<SerialNumber, rustls::Error> {
+        let mut bytes = [0; 16];
+        self.provider
+            .secure_random
+            .fill(&mut bytes)
+            .map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
+        let [first, ..] = &mut bytes;
+        *first = (*first & 0x7f) | 0x40;
+        Ok(SerialNumber::from_slice(&bytes))
     }
 }
 

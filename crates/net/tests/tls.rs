@@ -377,3 +377,30 @@ fn a_client_certificate_that_cannot_be_used_is_told_at_the_start() {
         );
     }
 }
+
+/// NSS (Firefox) refuses a second certificate of one issuer with the number of the first.
+#[test]
+fn every_certificate_has_a_number_of_its_own() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let number = |name: &str| {
+        let client = Client::new(&world, Arc::new(aws_lc_rs::default_provider()), 0);
+        let server = ServerName::try_from(name.to_string()).unwrap();
+        let mut tls = ClientConnection::new(Arc::new(client.config), server).unwrap();
+        let mut stream = TcpStream::connect(world.direct(name, 443)).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream).unwrap();
+        }
+        let file = world.dir.path().join(name);
+        std::fs::write(&file, &tls.peer_certificates().unwrap()[0]).unwrap();
+        let said = std::process::Command::new("openssl")
+            .args(["x509", "-inform", "der", "-noout", "-serial", "-in"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let (one, other) = (number("good.example"), number("bad.example"));
+    assert!(one.starts_with("serial=") && one.len() > 20, "{one}");
+    assert_ne!(one, other);
+}
