@@ -17,6 +17,8 @@ mod work;
 mod model;
 /// The same as a plain directory, for what programs expect of a file system.
 mod generic;
+/// Held changes over one another.
+mod scopes;
 /// Full, read-only and foreign disks.
 mod trouble;
 /// The cases of the design that no other test is named for: `f6`, `f7`, ... The others are tests of
