@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 
+import access
 import content
 import names
 import rights
