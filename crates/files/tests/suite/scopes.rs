@@ -12,7 +12,8 @@ fn decide(world: &World, path: &str, verdict: Verdict) {
     let one = held
         .iter()
         .find(|held| held.effect.object.to_string().ends_with(path))
-        .unwrap_or_else(|| panic!("`{path}` is not held"));
+        .ok_or_else(|| format!("`{path}` is not held"))
+        .unwrap();
     let _ = world
         .session
         .verdict(one.hold, one.manifest, verdict, "test", "as the test wants");
