@@ -35,6 +35,8 @@ const CHANGES_MAX: u32 = 24;
 /// How often the watcher looks, and after how many quiet looks it ends.
 const WATCH_EACH: Duration = Duration::from_millis(2);
 const QUIET_LOOKS: u32 = 10;
+/// Fewer requests than this from one look to the next, with one waiting at both, are too slow.
+const LEAST: u64 = 8;
 /// How long it is not tried again after trouble; doubled each time, up to so often.
 const AGAIN_MS: u64 = 20;
 const STRIKES_MAX: u32 = 6;
@@ -263,6 +265,7 @@ impl Shared {
     fn look_after(&self, device: &OwnedFd) {
         let mut seen = 0;
         let mut quiet = 0;
+        let mut waited = false;
         while self.together.load(Ordering::Acquire) {
             {
                 let mut asleep = self.asleep.lock();
@@ -272,12 +275,16 @@ impl Shared {
                 self.wake.wait_for(&mut asleep, WATCH_EACH);
             }
             let requests = self.requests.load(Ordering::Acquire);
-            if requests != seen {
+            let waiting = waits(device) || requests != self.answered.load(Ordering::Acquire);
+            let slow = requests - seen < LEAST && waiting && waited;
+            waited = waiting;
+            if requests != seen && !slow {
                 (seen, quiet) = (requests, 0);
                 continue;
             }
+            seen = requests;
             quiet += 1;
-            let starved = waits(device) || requests != self.answered.load(Ordering::Acquire);
+            let starved = slow || waiting;
             if starved || quiet >= QUIET_LOOKS {
                 self.part(starved);
             }
