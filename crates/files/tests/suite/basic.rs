@@ -620,7 +620,7 @@ fn f9_a_place_that_runs_later_is_held_under_whatever_name() {
     fs::write(inside.join("my hooks/pre-commit"), "x").unwrap();
     // What a hook is a link to.
     fs::write(inside.join("scripts/check.sh"), "#!/bin/sh\nevil\n").unwrap();
-    fs::write(inside.join("scripts/other.sh"), "x").unwrap();
+    fs::write(inside.join("scripts/other.sh"), "other").unwrap();
     // A link that stands for the directory of hooks; a directory moved there.
     fs::create_dir_all(inside.join("c/.git")).unwrap();
     std::os::unix::fs::symlink("../../src", inside.join("c/.git/hooks")).unwrap();
