@@ -45,6 +45,8 @@ pub mod host;
 pub mod path;
 /// Name look-ups.
 pub mod dns;
+/// Key exchanges of SSH.
+pub mod ssh;
 /// What reaches the principal's terminal.
 pub mod terminal;
 /// The sensitive search.
@@ -146,6 +148,11 @@ pub const TARGETS: &[Target] = &[
         name: "dns",
         run: dns::run,
         seeds: dns::SEEDS,
+    },
+    Target {
+        name: "ssh",
+        run: ssh::run,
+        seeds: ssh::SEEDS,
     },
     Target {
         name: "terminal",
