@@ -257,7 +257,7 @@ fn start(
     // The channels.
     telling.listen(&session);
     watching.listen(&session);
-    let tasks = prepared.tasks();
+    let tasks = Some(PathBuf::from("/proc"));
     let trees = file_channel(&session, setup, loaded.files, interactive, tasks)?;
     let mut serving = match prepared.fuse.take() {
         Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,

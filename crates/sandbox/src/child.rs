@@ -15,7 +15,7 @@ use crate::error::During;
 use crate::identity::Identity;
 use crate::plan::Plan;
 use crate::sys::{self, Fork};
-use crate::{SandboxError, init};
+use crate::{SandboxError, init, view};
 
 /// First argument that makes this program a part of the boundary instead of itself.
 pub(crate) const HIDDEN_ARGUMENT: &str = "__kairos-sandbox";
@@ -107,9 +107,16 @@ fn outer(control: &Control) -> Result<(), SandboxError> {
         Request::Prepare(identity) => {
             let plan = read_plan(fds)?;
             enter_outer_namespaces(control, identity)?;
+            // Here and not in init: requests then name tasks as the monitor's own `/proc` does.
+            let fuse = match plan.trees.is_empty() {
+                true => None,
+                false => Some(view::mount_fuse(identity)?),
+            };
             match sys::fork().during("start init")? {
-                Fork::Child => init::run(control, identity, &plan),
+                Fork::Child => init::run(control, identity, &plan, fuse),
                 Fork::Parent(pid) => {
+                    // Only the monitor keeps it.
+                    drop(fuse);
                     let ended = rustix::process::waitpid(Some(pid), WaitOptions::empty());
                     ended.map(|_| ()).during("wait for init")
                 }

@@ -18,8 +18,13 @@ use crate::{SandboxError, agent, child, network};
 
 /// Never returns: when the agent or the monitor is gone, so is this process, and the kernel ends
 /// everything else in the namespace.
-pub(crate) fn run(control: &Control, identity: Identity, plan: &Plan) -> ! {
-    let code = match confine(control, identity, plan) {
+pub(crate) fn run(
+    control: &Control,
+    identity: Identity,
+    plan: &Plan,
+    fuse: Option<FuseMount>,
+) -> ! {
+    let code = match confine(control, identity, plan, fuse) {
         Ok(()) => 0,
         Err(error) => {
             let _ = control.send(&Reply::Failed(Failure::from(error)), &[]);
@@ -29,17 +34,18 @@ pub(crate) fn run(control: &Control, identity: Identity, plan: &Plan) -> ! {
     std::process::exit(code)
 }
 
-fn confine(control: &Control, identity: Identity, plan: &Plan) -> Result<(), SandboxError> {
+fn confine(
+    control: &Control,
+    identity: Identity,
+    plan: &Plan,
+    fuse: Option<FuseMount>,
+) -> Result<(), SandboxError> {
     child::tie_to_parent()?;
     let umask = rustix::process::umask(Mode::empty());
     let proc_mount = view::mount_proc()?;
     let capture = network::set_up(&plan.host_ports)?;
     allow_low_ports(identity);
     rustix::system::sethostname(plan.hostname.as_bytes()).during("set the host name")?;
-    let fuse = match plan.trees.is_empty() {
-        true => None,
-        false => Some(view::mount_fuse(identity)?),
-    };
     let fuse_mount = announce(control, capture, fuse)?;
 
     let stdio = match control.receive().during("wait for the start")? {

@@ -145,12 +145,6 @@ pub struct Stdio {
 }
 
 impl Prepared {
-    /// The `/proc` that names tasks as requests of the file channel do, once the agent runs.
-    pub fn tasks(&self) -> Option<PathBuf> {
-        let init = only_child(self.boundary.outer_pid)?;
-        Some(PathBuf::from(format!("/proc/{init}/root/proc")))
-    }
-
     /// Builds the view, drops what is not the agent's and runs its program.
     pub fn start(self, stdio: Stdio) -> Result<Agent, SandboxError> {
         self.boundary
