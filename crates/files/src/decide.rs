@@ -283,14 +283,9 @@ impl Trees {
     }
 
     /// Holds that a delta builds on: its directory, what has to leave its directory first, what
-    /// was moved away from its place, what its bytes were copied from.
+    /// was moved away from its place.
     fn builds_on(&self, found: &Pending) -> Vec<HoldId> {
         let path = &found.delta.path;
-        let content = |delta: &Delta| {
-            let new = delta.new.as_ref().filter(|new| new.kind == Kind::File);
-            new.filter(|new| new.size > 0).map(|new| new.digest)
-        };
-        let own = content(&found.delta);
         self.holds
             .lock()
             .iter()
@@ -303,8 +298,7 @@ impl Trees {
                         || (below(other, path)
                             && contents_of(&found.delta)
                             && found.delta.new.as_ref().is_none_or(|n| n.kind != Kind::Dir))
-                        || (removal && open.pending.origin.as_ref() == Some(path))
-                        || (own.is_some() && own == content(&open.pending.delta)))
+                        || (removal && open.pending.origin.as_ref() == Some(path)))
             })
             .map(|(_, open)| open.hold)
             .collect()

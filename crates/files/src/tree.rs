@@ -593,6 +593,20 @@ impl State {
             self.by_base
                 .insert((node.tree, version.dev, version.ino), ino);
         }
+        let other_file = node
+            .seen
+            .as_ref()
+            .is_none_or(|seen| (seen.dev, seen.ino) != (version.dev, version.ino));
+        // Open handles go on with the file that is in place now, or they would see the old one's
+        // attributes and take them for a change of its owner's.
+        if other_file
+            && node.data.is_none()
+            && node.file.is_some()
+            && let Some(tree) = self.trees.get(node.tree)
+            && let Ok((file, _)) = tree.base.open_file(&base)
+        {
+            node.file = Some(Arc::new(file));
+        }
         node.base = Some(base);
         node.seen = Some(version);
     }

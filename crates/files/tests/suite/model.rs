@@ -359,10 +359,10 @@ fn fill(base: &Path) {
     fs::hard_link(base.join("d/a"), base.join("other")).unwrap();
 }
 
-/// How many sequences are tried: `KAIROS_FILES_CASES`, or two hundred.
+/// How many sequences are tried: `KAIROS_FILES_CASES`, or a hundred.
 fn cases() -> u32 {
     let asked = std::env::var("KAIROS_FILES_CASES").ok();
-    asked.map_or(200, |cases| {
+    asked.map_or(100, |cases| {
         cases.parse().expect("KAIROS_FILES_CASES is a number")
     })
 }

@@ -122,7 +122,10 @@ fn a_full_state_disk_is_told_to_the_program_that_fills_it() {
     drop(large);
     fs::remove_file(inside.join("large")).unwrap();
     run(&inside, "rm -f f*");
-    fs::write(inside.join("changed"), "after all").unwrap();
+    // What it removed goes when the kernel has forgotten it.
+    world.wait_until("room again", || {
+        fs::write(inside.join("changed"), "after all").is_ok()
+    });
     world.settle();
     assert_eq!(fs::read(disk.base().join("changed")).unwrap(), b"after all");
     assert_eq!(snapshot(&disk.base()), snapshot(&inside));

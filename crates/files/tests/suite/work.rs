@@ -335,3 +335,33 @@ fn a_writer_is_never_cut_off_by_a_commit() {
     let log = fs::read_to_string(world.session.dir().log()).unwrap();
     assert!(!log.contains("conflict"), "{log}");
 }
+
+#[test]
+fn a_reader_of_what_was_given_another_mode_does_not_bring_the_old_one_back() {
+    let world = World::new(|base| {
+        fs::write(base.join("a"), "shared").unwrap();
+        fs::hard_link(base.join("a"), base.join("b")).unwrap();
+    });
+    let inside = world.inside();
+    let _ = snapshot(&inside);
+    let mut open = fs::File::open(inside.join("a")).unwrap();
+    let mut read = || {
+        // Not from the kernel's memory, so that we are asked.
+        let all = std::num::NonZeroU64::new(4096);
+        rustix::fs::fadvise(&open, 0, all, rustix::fs::Advice::DontNeed).unwrap();
+        let mut text = String::new();
+        open.seek(SeekFrom::Start(0)).unwrap();
+        open.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert_eq!(read(), "shared");
+    run(&inside, "chmod 600 a");
+    world.settle();
+    assert_eq!(read(), "shared");
+    // Attributes are asked for anew after a change.
+    run(&inside, "touch -a a");
+    let wanted = ["a 0600 \"shared\"", "b 0600 \"shared\""];
+    assert_eq!(snapshot(&inside), wanted);
+    world.settle();
+    assert_eq!(snapshot(&world.base()), wanted);
+}
