@@ -59,6 +59,8 @@ pub mod runs;
 mod places;
 /// The disk form of what is staged.
 mod upper;
+/// Room for records on a full disk.
+mod reserve;
 /// The owner's directory as it is.
 mod base;
 /// Copies and digests of open files.

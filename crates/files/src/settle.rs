@@ -243,11 +243,12 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         .as_ref()
         .is_some_and(|before| nothing_changed(before, &new))
     {
-        // Another name of it may still need what is staged.
         if state.node(ino)?.names.len() == 1 {
             state.committed(tree, path, before, Some((ino, changes)), false)?;
         } else {
-            state.tree_mut(tree)?.covered.remove(path);
+            // Another name of it may still need what is staged; the base that later changes are compared with is
+            // the one that was just looked at, not the one that the node began with.
+            state.tree_mut(tree)?.covered.insert(path.clone(), before);
         }
         return Ok(None);
     }

@@ -22,6 +22,7 @@ use crate::attr::{Kind, Time, Version};
 use crate::bytes;
 use crate::delta::Delta;
 use crate::path::Rel;
+use crate::reserve::Reserve;
 
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +88,16 @@ pub(crate) enum Entry {
     Finished { event: u64, ok: bool, what: String },
 }
 
+impl Entry {
+    /// Whether what it tells gives room back or brings work to its end, so that it may use what is kept for that.
+    fn makes_room(&self) -> bool {
+        !matches!(
+            self,
+            Self::Create { .. } | Self::Link { .. } | Self::Copy { .. } | Self::Xattrs { .. }
+        )
+    }
+}
+
 /// One path whose view differs from the base, or may.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Staged {
@@ -133,6 +144,7 @@ struct Journal {
     bytes: u64,
     /// Operations were recorded since the last checkpoint.
     moved_on: bool,
+    reserve: Reserve,
 }
 
 /// What a later process needs to know about a tree.
@@ -167,6 +179,7 @@ impl Upper {
                 file,
                 bytes,
                 moved_on: true,
+                reserve: Reserve::open(&dir.join("reserve"))?,
             })),
         })
     }
@@ -213,12 +226,16 @@ impl Upper {
         record.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
         record.extend_from_slice(&body);
         let mut journal = journal.lock();
-        if let Err(error) = journal.file.write_all(&record) {
+        while let Err(error) = journal.file.write_all(&record) {
             // Half a record would hide every later one.
             let _ = journal.file.set_len(journal.bytes);
-            return Err(bytes::errno(&error));
+            let full = error.kind() == io::ErrorKind::StorageFull;
+            if !(full && entry.makes_room() && journal.reserve.give_up()) {
+                return Err(bytes::errno(&error));
+            }
         }
         journal.bytes += record.len() as u64;
+        journal.reserve.after_record();
         match entry {
             Entry::Checkpoint { .. } => journal.moved_on = false,
             Entry::Base { .. }

@@ -439,3 +439,38 @@ proptest! {
         prop_assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "the view, settled");
     }
 }
+
+/// What a settlement meets while the kernel has not told yet that a file was closed stays staged; a later change of it is
+/// over what was put in place then, under every name. When that is told is the kernel's affair, so it is tried often.
+#[test]
+fn two_names_are_changed_again_after_a_settlement() {
+    for _ in 0..20 {
+        let disk = Disk::new();
+        fill(&disk.base());
+        let slow = Options {
+            quiet: Duration::from_secs(1000),
+            ..Options::default()
+        };
+        let world = World::on(disk, slow);
+        let _ = snapshot(&world.inside());
+        let mut actor = Actor::new(&world.inside());
+        for op in [
+            Op::Truncate(4, 6911),
+            Op::Settle,
+            Op::Open(1, 13),
+            Op::Settle,
+        ] {
+            if matches!(op, Op::Settle) {
+                world.settle();
+            }
+            assert_eq!(actor.act(&op), "ok");
+        }
+        assert_eq!(actor.act(&Op::Append(4, 212)), "ok");
+        actor.act(&Op::Times(4, 2352));
+        drop(actor);
+        world.settle();
+        assert_eq!(world.failed(), Vec::<String>::new());
+        assert_eq!(world.base().join("other").metadata().unwrap().len(), 6921);
+        assert_eq!(snapshot(&world.base()), snapshot(&world.inside()));
+    }
+}
