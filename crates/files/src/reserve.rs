@@ -2,8 +2,8 @@
 //! still remove a file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 /// Enough for a thousand removals.
 const BYTES: u64 = 64 << 10;
+/// So much is given at once: what is given anybody may take, and only part of it is needed for a record.
+const PIECE: u64 = 4 << 10;
 /// After so many records it is tried to get it back.
 const AGAIN_AFTER: u32 = 64;
 
@@ -18,8 +20,8 @@ const AGAIN_AFTER: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Reserve {
     file: File,
-    held: bool,
-    /// Records since it was given up or could not be had.
+    held: u64,
+    /// Records since some of it was given or could not be had.
     since: u32,
 }
 
@@ -34,24 +36,26 @@ impl Reserve {
             .open(path)?;
         let mut reserve = Self {
             file,
-            held: false,
+            held: 0,
             since: 0,
         };
         reserve.take();
         Ok(reserve)
     }
 
-    /// Gives the room to whoever writes next; says whether there was any.
-    pub(crate) fn give_up(&mut self) -> bool {
-        let held = self.held && self.file.set_len(0).is_ok();
-        self.held = false;
+    /// Gives some of the room to whoever writes next; says whether there was any.
+    pub(crate) fn give(&mut self) -> bool {
         self.since = 0;
-        held
+        let Some(rest) = self.held.checked_sub(PIECE) else {
+            return false;
+        };
+        self.held = rest;
+        self.file.set_len(rest).is_ok()
     }
 
     /// A record was written: perhaps there is room again.
     pub(crate) fn after_record(&mut self) {
-        if !self.held {
+        if self.held < BYTES {
             self.since += 1;
             if self.since >= AGAIN_AFTER {
                 self.take();
@@ -61,15 +65,18 @@ impl Reserve {
 
     fn take(&mut self) {
         self.since = 0;
-        let taken = rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, BYTES);
-        self.held = match taken {
+        let taken = match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, BYTES) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                (&self.file).write_all(&vec![0; BYTES as usize]).is_ok()
+                let zeros = [0; PIECE as usize];
+                (0..BYTES / PIECE)
+                    .all(|piece| self.file.write_all_at(&zeros, piece * PIECE).is_ok())
             }
             other => other.is_ok(),
         };
-        if !self.held {
-            let _ = self.file.set_len(0);
+        if taken {
+            self.held = BYTES;
+        } else {
+            let _ = self.file.set_len(self.held);
         }
     }
 }
@@ -79,15 +86,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_given_up_once_and_taken_again_after_a_while() {
+    fn room_is_given_in_pieces_and_taken_again_after_a_while() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let mut reserve = Reserve::open(&path).unwrap();
         let len = || path.metadata().unwrap().len();
         assert_eq!(len(), BYTES);
-        assert!(reserve.give_up());
-        assert!(!reserve.give_up());
-        assert_eq!(len(), 0);
+        for given in 1..=BYTES / PIECE {
+            assert!(reserve.give());
+            assert_eq!(len(), BYTES - given * PIECE);
+        }
+        assert!(!reserve.give());
         for _ in 1..AGAIN_AFTER {
             reserve.after_record();
             assert_eq!(len(), 0);

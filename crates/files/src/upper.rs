@@ -91,9 +91,13 @@ pub(crate) enum Entry {
 impl Entry {
     /// Whether what it tells gives room back or brings work to its end, so that it may use what is kept for that.
     fn makes_room(&self) -> bool {
-        !matches!(
+        matches!(
             self,
-            Self::Create { .. } | Self::Link { .. } | Self::Copy { .. } | Self::Xattrs { .. }
+            Self::Base { .. }
+                | Self::Remove { .. }
+                | Self::Committed { .. }
+                | Self::Reverted { .. }
+                | Self::Finished { .. }
         )
     }
 }
@@ -230,7 +234,7 @@ impl Upper {
             // Half a record would hide every later one.
             let _ = journal.file.set_len(journal.bytes);
             let full = error.kind() == io::ErrorKind::StorageFull;
-            if !(full && entry.makes_room() && journal.reserve.give_up()) {
+            if !(full && entry.makes_room() && journal.reserve.give()) {
                 return Err(bytes::errno(&error));
             }
         }
