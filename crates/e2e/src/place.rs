@@ -3,6 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -35,6 +36,11 @@ pub fn kairos() -> PathBuf {
 
 /// The program, where every user of the machine may run it (a checkout is often below somebody's home).
 pub fn kairos_for_everybody() -> PathBuf {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(copy_for_everybody).clone()
+}
+
+fn copy_for_everybody() -> PathBuf {
     let built = kairos();
     let meta = built.metadata().unwrap();
     let folder = PathBuf::from(format!(
@@ -53,8 +59,14 @@ pub fn kairos_for_everybody() -> PathBuf {
             let _ = std::fs::remove_file(old.path());
         }
         let fresh = folder.join(format!("fresh-{}", std::process::id()));
-        std::fs::copy(&built, &fresh).unwrap();
-        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another program copies: a test that starts one meanwhile would hand it our descriptor, and what somebody
+        // may write to cannot be run.
+        let status = Command::new("install")
+            .args(["-m", "755"])
+            .args([&built, &fresh])
+            .status()
+            .unwrap();
+        assert!(status.success(), "install: {status}");
         std::fs::rename(&fresh, &copy).unwrap();
     }
     copy
