@@ -13,6 +13,8 @@ use rustix::io::Errno;
 const BYTES: u64 = 64 << 10;
 /// So much is given at once: what is given anybody may take, and only part of it is needed for a record.
 const PIECE: u64 = 4 << 10;
+/// Nothing is taken where less than this is free.
+const ROOM_MIN: u64 = 1 << 20;
 /// After so many records it is tried to get it back.
 const AGAIN_AFTER: u32 = 64;
 
@@ -65,6 +67,11 @@ impl Reserve {
 
     fn take(&mut self) {
         self.since = 0;
+        // What little there is on a nearly full disk is for work that has begun.
+        let room = rustix::fs::fstatvfs(&self.file).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+        if room < ROOM_MIN {
+            return;
+        }
         let taken = match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, BYTES) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let zeros = [0; PIECE as usize];
