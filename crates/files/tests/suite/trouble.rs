@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::world::{Disk, World, run, snapshot};
 use files::{Choice, Options};
@@ -103,7 +104,12 @@ fn a_full_state_disk_is_told_to_the_program_that_fills_it() {
     let disk = Disk::new();
     fill(&disk.base());
     let small = Small::on(&disk.session, "size=4m");
-    let world = World::on(Arc::clone(&disk), Options::default());
+    // Nothing is decided meanwhile: a session whose log cannot be written stops.
+    let slow = Options {
+        quiet: Duration::from_secs(1000),
+        ..Options::default()
+    };
+    let world = World::on(Arc::clone(&disk), slow);
     let inside = world.inside();
     let full = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     let mut large = fs::File::create(inside.join("large")).unwrap();
