@@ -102,13 +102,26 @@ def as_user(uid, gid, action, groups=()):
     """What an action returns for another user."""
     if os.getuid() != 0:
         return "needs root"
+
+    def become():
+        os.setgroups(list(groups))
+        os.setgid(gid)
+        os.setuid(uid)
+
+    return _forked(action, become)
+
+
+def in_child(action):
+    """What an action returns in another process."""
+    return as_user(os.getuid(), os.getgid(), action) if os.getuid() == 0 else _forked(action)
+
+
+def _forked(action, become=lambda: None):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.setgroups(list(groups))
-            os.setgid(gid)
-            os.setuid(uid)
+            become()
             result = json.dumps(told(action))
         except BaseException as error:
             result = json.dumps(f"raised {error!r}")
@@ -119,28 +132,6 @@ def as_user(uid, gid, action, groups=()):
         text = answer.read()
     os.waitpid(child, 0)
     return json.loads(text)
-
-
-def in_child(action):
-    """What an action returns in another process."""
-    return as_user(os.getuid(), os.getgid(), action) if os.getuid() == 0 else json.loads(_forked(action))
-
-
-def _forked(action):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            result = json.dumps(told(action))
-        except BaseException as error:
-            result = json.dumps(f"raised {error!r}")
-        os.write(writing, result.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    return text
 
 
 def at_once(*actions):
