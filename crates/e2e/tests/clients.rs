@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kairos_e2e::place::{canary, root};
+use kairos_e2e::workspace::ENV;
 use kairos_e2e::{Outcome, Policy, Run, Workspace};
 use sha2::{Digest, Sha256};
 
@@ -31,20 +32,15 @@ impl Internet {
         std::fs::create_dir_all(&folder).unwrap();
         let log = folder.join("log");
         std::fs::write(&log, "").unwrap();
-        let mut server = Command::new("/usr/bin/python3")
-            .arg(root().join("tests/clients/serve.py"))
-            .args([&folder, &log])
-            .env_remove("GIT_DIR")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let stdout = server.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let (server, port) = announced(
+            Command::new("/usr/bin/python3")
+                .arg(root().join("tests/clients/serve.py"))
+                .args([&folder, &log])
+                .env_remove("GIT_DIR"),
+        );
         Self {
             server,
-            port: said["port"].as_u64().unwrap(),
+            port,
             folder,
             log,
         }
@@ -97,6 +93,21 @@ impl Scene {
             .limit(Duration::from_secs(180))
             .finish()
     }
+}
+
+/// Starts a server outside that prints its port.
+fn announced(command: &mut Command) -> (Child, u64) {
+    let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let stdout = server.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut said).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    (server, said["port"].as_u64().unwrap())
+}
+
+/// Where `scripts/install-runtimes` put what does not come with the system.
+fn tools() -> String {
+    std::env::var("KAIROS_RUNTIMES").expect("`just runtimes` sets KAIROS_RUNTIMES")
 }
 
 /// Runs a program outside to its end.
@@ -431,7 +442,7 @@ fn firefox() {
 fn node_22() {
     let scene = Scene::new();
     scene.internet.put("page.example.test/fetched", "something");
-    let tools = std::env::var("KAIROS_RUNTIMES").expect("`just runtimes` sets KAIROS_RUNTIMES");
+    let tools = tools();
     let outcome = scene.run(
         &["hosts = [\"page.example.test\"]\nallow = true"],
         &format!("[agent]\nexpose = [{tools:?}]\n"),
@@ -449,4 +460,145 @@ fn node_22() {
             && outcome.stdout.contains("over node"),
         "{outcome}"
     );
+}
+
+/// A page, a POST and a WebSocket of the .NET runtime.
+#[test]
+#[ignore = "needs .NET: `just runtimes`"]
+fn dotnet() {
+    let scene = Scene::new();
+    let word = canary();
+    scene.internet.put("page.example.test/fetched", "something");
+    let client = std::fs::read_to_string(root().join("tests/clients/dotnet.py")).unwrap();
+    scene.workspace.write("dotnet.py", &client);
+    let tools = tools();
+    let outcome = scene.run(
+        &["hosts = [\"page.example.test\"]\nallow = true"],
+        &format!("[agent]\nexpose = [{tools:?}]\n"),
+        &format!(
+            "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 {tools}/python/bin/python dotnet.py page.example.test {word}"
+        ),
+    );
+    for expect in [
+        "version 8.".to_owned(),
+        "get something".to_owned(),
+        format!("post 200 {{\"got\": {}}}", word.len()),
+        format!("socket {word}"),
+    ] {
+        assert!(outcome.stdout.contains(&expect), "{expect}\n{outcome}");
+    }
+    let log = scene.internet.log();
+    assert!(
+        log.contains(&format!("MESSAGE page.example.test {word}")),
+        "{log}"
+    );
+}
+
+#[test]
+#[ignore = "needs websocat: `just runtimes`"]
+fn websocat() {
+    let scene = Scene::new();
+    let tools = tools();
+    let outcome = scene.run(
+        &["hosts = [\"page.example.test\"]\nallow = true"],
+        &format!("[agent]\nexpose = [{tools:?}]\n"),
+        &format!(
+            "printf 'over %s\\n' websocat | {tools}/cargo/bin/websocat --one-message wss://page.example.test/socket"
+        ),
+    );
+    assert!(outcome.stdout.contains("over websocat"), "{outcome}");
+    let log = scene.internet.log();
+    assert!(
+        log.contains("MESSAGE page.example.test over websocat"),
+        "{log}"
+    );
+}
+
+/// `tests/clients/calls.py` outside. Stops when dropped.
+struct Calls {
+    server: Child,
+    port: u64,
+    log: PathBuf,
+}
+
+impl Calls {
+    fn start(workspace: &Workspace) -> Self {
+        let script = root().join("tests/clients/calls.py");
+        workspace.write("calls.py", &std::fs::read_to_string(&script).unwrap());
+        let log = workspace.folder().join("calls.log");
+        std::fs::write(&log, "").unwrap();
+        let mut command = Command::new(format!("{}/python/bin/python", tools()));
+        let (server, port) = announced(command.arg(script).arg("serve").arg(&log));
+        Self { server, port, log }
+    }
+
+    /// A session in which the server is an allowed party, with what `calls.py` does inside.
+    fn run(&self, workspace: &Workspace, words: &str) -> Outcome {
+        let tools = tools();
+        let policy = Policy::new().more(&format!(
+            "[[party]]\nhosts = [\"calls.example.test\"]\nallow = true\nupstream = \"http://127.0.0.1:{}\"\n\
+             [agent]\nexpose = [{tools:?}]\n",
+            self.port
+        ));
+        Run::shell(
+            workspace,
+            &format!("{tools}/python/bin/python calls.py {words}"),
+        )
+        .policy(&policy)
+        .finish()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// All four kinds of call, and an error of the server's, by gRPC's own library on both sides.
+#[test]
+#[ignore = "needs grpcio: `just runtimes`"]
+fn grpc() {
+    let workspace = Workspace::plain();
+    let calls = Calls::start(&workspace);
+    let outcome = calls.run(&workspace, "call calls.example.test");
+    for expect in [
+        "unary echo one unary\n",
+        "down 0 1 2 3 4\n",
+        "up 10\n",
+        "both echo turn 0\nboth echo turn 1\nboth echo turn 2\n",
+        "fail FAILED_PRECONDITION not today\n",
+    ] {
+        assert!(
+            outcome.stdout.contains(expect),
+            "{expect}\n{outcome}\n{}",
+            calls.log()
+        );
+    }
+    assert_eq!(
+        calls.log(),
+        "unary one\ndown 5\nup 1\nup 2\nup 3\nup 4\nboth turn 0\nboth turn 1\nboth turn 2\nfail please\n"
+    );
+}
+
+/// A stream is judged message by message: the one with the secret ends it, for the client with a status of gRPC's own.
+#[test]
+#[ignore = "needs grpcio: `just runtimes`"]
+fn a_secret_does_not_leave_in_a_stream_of_grpc() {
+    let workspace = Workspace::plain();
+    workspace.write(".env", ENV);
+    let calls = Calls::start(&workspace);
+    let outcome = calls.run(&workspace, "leak calls.example.test .env");
+    assert!(
+        outcome.stdout.contains("both echo harmless")
+            && outcome.stdout.contains("leak PERMISSION_DENIED"),
+        "{outcome}\n{}",
+        calls.log()
+    );
+    assert_eq!(calls.log(), "both harmless\n");
 }
