@@ -96,6 +96,43 @@ fn what_the_task_vouches_for_is_committed_and_what_nobody_does_is_held() {
 }
 
 #[test]
+fn what_was_made_from_a_held_file_goes_with_it_and_nothing_else() {
+    let run = || {
+        let workspace = Workspace::plain();
+        workspace.write(".github/workflows/old.yml", "on: push\n");
+        let script = "echo 'on: push' > .github/workflows/x.yml; \
+             cat .github/workflows/x.yml > copy.yml; echo c > unrelated.txt";
+        let outcome = Run::shell(&workspace, script).finish();
+        outcome.expect_code(75);
+        assert_eq!(workspace.read("copy.yml"), None, "{outcome}");
+        assert_eq!(workspace.read("unrelated.txt").as_deref(), Some("c\n"));
+        let held = outcome.listed("held", "x.yml");
+        let hold = held[0]["hold"]
+            .as_str()
+            .or(held[0]["id"].as_str())
+            .expect("a held effect has its name")
+            .to_string();
+        let log = kairos(&workspace, Who::Me, &["log", outcome.session()]).stdout;
+        let read = format!("in: .github/workflows/x.yml as {hold} has it");
+        assert!(log.contains(&read), "{log}");
+        (workspace, outcome.session().to_string(), hold)
+    };
+    let (refused, session, hold) = run();
+    let done = kairos(&refused, Who::Me, &["refuse", &session, &hold]);
+    assert_eq!(done.code, 0, "{done:?}");
+    for path in ["copy.yml", ".github/workflows/x.yml"] {
+        assert_eq!(refused.read(path), None, "{path}");
+    }
+    assert_eq!(refused.read("unrelated.txt").as_deref(), Some("c\n"));
+    let (approved, session, hold) = run();
+    let done = kairos(&approved, Who::Me, &["approve", &session, &hold]);
+    assert_eq!(done.code, 0, "{done:?}");
+    for path in ["copy.yml", ".github/workflows/x.yml"] {
+        assert_eq!(approved.read(path).as_deref(), Some("on: push\n"), "{path}");
+    }
+}
+
+#[test]
 fn a_copied_secret_is_still_one_in_the_next_session() {
     let workspace = Workspace::plain();
     workspace.write(".env", "API_KEY=k3y-of-nobody-0815-4711\n");

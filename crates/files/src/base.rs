@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
+use crate::acl;
 use crate::attr::{Kind, Version, Xattrs};
 use crate::path::{Rel, below, join, split};
 
@@ -159,7 +160,7 @@ impl Base {
         Ok(names)
     }
 
-    /// Extended attributes in the `user.` name space.
+    /// Extended attributes in the `user.` name space, and access lists.
     pub(crate) fn xattrs(&self, path: &[u8]) -> Result<Xattrs> {
         match split(path) {
             None => xattrs_of(format!("/proc/self/fd/{}/.", self.root.as_raw_fd()).as_bytes()),
@@ -170,6 +171,14 @@ impl Base {
                 xattrs_of(&proc_path)
             }
         }
+    }
+
+    /// Whether its file system has access lists.
+    pub(crate) fn keeps_acls(&self) -> bool {
+        let path = format!("/proc/self/fd/{}/.", self.root.as_raw_fd());
+        let mut none: [u8; 0] = [];
+        let asked = rustix::fs::getxattr(path, acl::ACCESS, &mut none[..]);
+        !matches!(asked, Err(Errno::OPNOTSUPP | Errno::NOSYS))
     }
 
     /// Makes everything on its file system durable.
@@ -195,7 +204,7 @@ impl Base {
     }
 }
 
-/// `user.` attributes of an open file.
+/// `user.` attributes and access lists of an open file.
 pub(crate) fn xattrs_of_file(file: &File) -> Result<Xattrs> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     xattrs_by(
@@ -204,7 +213,7 @@ pub(crate) fn xattrs_of_file(file: &File) -> Result<Xattrs> {
     )
 }
 
-/// Copies a file's content and `user.` attributes, durably.
+/// Copies a file's content and attributes, durably. The owner may read the copy in any case.
 pub(crate) fn copy_whole(source: &File, target: &File) -> Result<()> {
     crate::bytes::copy(source, target)?;
     for (name, value) in xattrs_of_file(source)? {
@@ -212,7 +221,7 @@ pub(crate) fn copy_whole(source: &File, target: &File) -> Result<()> {
         let _ = rustix::fs::fsetxattr(
             target,
             name.as_slice(),
-            &value,
+            &acl::given(&name, &value, 0o600),
             rustix::fs::XattrFlags::empty(),
         );
     }
@@ -246,7 +255,7 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
     })
 }
 
-/// `user.` attributes of what lies at a path whose directory is pinned by a descriptor.
+/// `user.` attributes and access lists of what lies at a path whose directory is pinned by a descriptor.
 fn xattrs_of(path: &[u8]) -> Result<Xattrs> {
     xattrs_by(
         |names| rustix::fs::llistxattr(path, names),
@@ -269,14 +278,14 @@ fn xattrs_by(
         }
     };
     for name in names.get(..len).unwrap_or_default().split(|b| *b == 0) {
-        if !name.starts_with(b"user.") {
+        if !name.starts_with(b"user.") && !acl::is_list(name) {
             continue;
         }
         let mut value = vec![0u8; 65536];
         match value_of(name, &mut value) {
             Ok(len) => {
                 value.truncate(len);
-                found.insert(name.to_vec(), value);
+                found.insert(name.to_vec(), acl::kept(name, value));
             }
             Err(Errno::NODATA) => {}
             Err(error) => return Err(error),

@@ -11,6 +11,7 @@ use kernel::FileOp;
 use rustix::fs::{FallocateFlags, SeekFrom, Timestamps};
 use rustix::io::{Errno, Result};
 
+use crate::acl::{self, Acl};
 use crate::attr::{Attr, Kind, Time, Version, Xattrs};
 use crate::base::xattrs_of_file;
 use crate::bytes;
@@ -21,6 +22,7 @@ use crate::upper::Entry;
 /// How a file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
+    pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) truncate: bool,
 }
@@ -164,10 +166,14 @@ impl Overlay {
             let opened = self.open_existing(ino, true)?;
             if how.truncate {
                 self.truncate(ino)?;
+            } else if how.read {
+                self.lock().staged_is_read(ino, false);
             }
             return Ok(Opened { report, ..opened });
         }
-        self.open_existing(ino, false)
+        let opened = self.open_existing(ino, false)?;
+        self.lock().staged_is_read(ino, false);
+        Ok(opened)
     }
 
     /// Takes a handle on a file that was just created.
@@ -210,6 +216,7 @@ impl Overlay {
             state.keep_open(ino);
         }
         state.notice(ino)?;
+        state.staged_is_read(ino, self.handleless);
         let report = state.report(ino)?;
         Ok((file, report))
     }
@@ -343,7 +350,7 @@ impl Overlay {
         })
     }
 
-    /// Extended attributes in the `user.` name space.
+    /// Extended attributes in the `user.` name space, and access lists as they are kept.
     pub(crate) fn xattrs(&self, ino: Ino) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let (base, path) = {
             let state = self.lock();
@@ -381,9 +388,50 @@ impl Overlay {
             )?;
         }
         let node = state.node_mut(ino)?;
-        node.xattrs = Some(all);
+        (node.xattrs, node.passes_on) = (Some(all), None);
         node.attr.ctime = Time::now();
         state.touch_node(ino);
+        Ok(())
+    }
+
+    /// An access list of a node, with ids of the host; `None` without one.
+    pub(crate) fn acl(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>> {
+        let all = self.xattrs(ino)?;
+        let mode = self.lock().node(ino)?.attr.mode;
+        let list = all.get(name).and_then(|value| Acl::read(value));
+        Ok(match name {
+            acl::ACCESS => list.map(|list| list.with_mode(mode)),
+            _ => list,
+        })
+    }
+
+    /// Sets or removes an access list; one that counts for opening it says what its mode is.
+    pub(crate) fn set_acl(&self, ino: Ino, name: &[u8], list: Option<Acl>) -> Result<()> {
+        let (mode, kept) = {
+            let state = self.lock();
+            let node = state.node(ino)?;
+            if !state.tree(node.tree)?.base.keeps_acls() {
+                return Err(Errno::OPNOTSUPP);
+            }
+            (node.attr.mode, name == acl::ACCESS)
+        };
+        let wanted = list.as_ref().filter(|_| kept).map(Acl::mode);
+        let value = list
+            .filter(|list| !(kept && list.is_mode()))
+            .map(|list| acl::kept(name, list.write()));
+        match self.set_xattr(ino, name, value.as_deref()) {
+            Err(Errno::NODATA) => {}
+            other => other?,
+        }
+        if let Some(wanted) = wanted
+            && wanted != mode & 0o777
+        {
+            let change = Change {
+                mode: Some((mode & !0o777) | wanted),
+                ..Change::default()
+            };
+            self.setattr(ino, change)?;
+        }
         Ok(())
     }
 

@@ -19,16 +19,15 @@ use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
 use crate::places::Places;
 use crate::settle::{Pending, delta_at, due, makes_room, order};
-use crate::tree::Ino;
+use crate::tree::{Ino, WORKSPACE};
 use crate::trees::Trees;
-
-/// The tree that is the principal's work.
-const WORKSPACE: &str = "workspace";
 
 /// A hold of ours.
 pub(crate) struct Open {
     pub(crate) hold: HoldId,
     pub(crate) pending: Pending,
+    /// Whether the session knows that it was read inside.
+    pub(crate) told: bool,
 }
 
 /// What is recorded with a hold, enough to carry it out later.
@@ -113,6 +112,7 @@ impl Trees {
                 Open {
                     hold: held.hold,
                     pending,
+                    told: false,
                 },
             );
         }
@@ -166,7 +166,7 @@ impl Trees {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        let mut released: Vec<(Pending, Lease)> = Vec::new();
+        let mut released: Vec<(usize, (Pending, Lease))> = Vec::new();
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
         let policy = session.policy();
         let mut places = Places::new(&self.hooks_paths);
@@ -174,7 +174,9 @@ impl Trees {
             places.look_above(&self.overlay, &policy, found.tree, &found.delta);
         }
         self.keep_sources(&mut pending);
-        for found in pending {
+        let mut pending: Vec<(usize, Pending)> = pending.into_iter().enumerate().collect();
+        self.read_ones_first(&mut pending);
+        for (place, found) in pending {
             if !self.is_current(&found, force) {
                 // What it came from may go in this round.
                 if let (Some((ino, _)), Some(_)) = (found.node, &found.origin) {
@@ -193,7 +195,9 @@ impl Trees {
                 .map(|open| open.pending.delta.same(&found.delta));
             match known {
                 Some(true) => continue,
-                Some(false) => self.withdraw(found.tree, &found.delta.path),
+                Some(false) => {
+                    self.withdraw(found.tree, &found.delta.path);
+                }
                 None => {}
             }
             if found.delta.new.is_none() && refused.contains(&key) {
@@ -201,7 +205,9 @@ impl Trees {
                 self.revert(found.tree, &found.delta.path);
                 continue;
             }
-            let mut effect = found.delta.effect(self.builds_on(&found));
+            let mut saw = self.builds_on(&found);
+            saw.extend(self.made_from(&found));
+            let mut effect = found.delta.effect(saw);
             match self.carried(&session, &found) {
                 Ok(carried) => effect.carries = carried,
                 Err(error) => {
@@ -228,6 +234,7 @@ impl Trees {
                 let open = Open {
                     hold: held.hold,
                     pending: found.clone(),
+                    told: false,
                 };
                 self.holds.lock().insert(key.clone(), open);
             };
@@ -237,9 +244,13 @@ impl Trees {
                 session.propose(effect, parked, &mut on_hold)
             };
             match outcome {
-                Outcome::Released(lease) => released.push((found, lease)),
-                Outcome::Held(_) => self.keep_content(&found),
-                Outcome::Refused { .. } => {
+                Outcome::Released(lease) => released.push((place, (found, lease))),
+                Outcome::Held(_) => {
+                    self.keep_content(&found);
+                    self.show_layer(&found);
+                }
+                Outcome::Refused { event, .. } => {
+                    self.refuse_layer(found.tree, &found.delta.path, HoldId(event.0));
                     if let Some(origin) = &found.origin {
                         refused.insert((found.tree, origin.clone()));
                     }
@@ -247,7 +258,9 @@ impl Trees {
                 }
             }
         }
-        self.carry_out(released);
+        // What refers to others comes after them on the host.
+        released.sort_by_key(|(place, _)| *place);
+        self.carry_out(released.into_iter().map(|(_, one)| one).collect());
     }
 
     /// What a change carries in its name, its target and its content: it sticks to the place.
@@ -404,13 +417,6 @@ impl Trees {
         }
     }
 
-    fn withdraw(&self, tree: usize, path: &Rel) {
-        let open = self.holds.lock().remove(&(tree, path.clone()));
-        if let (Some(open), Some(session)) = (open, self.session.upgrade()) {
-            session.withdraw(open.hold);
-        }
-    }
-
     pub(crate) fn revert(&self, tree: usize, path: &Rel) {
         let stale = self.overlay.lock().revert(tree, path);
         match stale {
@@ -493,6 +499,7 @@ impl monitor::Channel for Trees {
             return;
         };
         self.holds.lock().remove(&(tree, delta.path.clone()));
+        self.refuse_layer(tree, &delta.path, held.hold);
         self.revert(tree, &delta.path);
     }
 

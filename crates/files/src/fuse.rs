@@ -22,14 +22,16 @@ use fuser::{
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::acl::{self, Acl};
 use crate::attr::Kind;
-use crate::beside::Beside;
+use crate::beside::{Beside, Turn};
 use crate::content::{Change, How};
 use crate::fuse_attr::{absent, file_attr, file_type, time_of};
 use crate::ids::Ids;
 use crate::labels::Labels;
 use crate::overlay::{Caller, Found, Overlay, Replace};
 use crate::pool::Pool;
+use crate::reads::Asker;
 use crate::tree::Ino;
 
 /// How long the kernel may believe what it was told; it is told when that ends earlier.
@@ -69,8 +71,13 @@ impl Mounted {
         })
     }
 
-    fn caller(&self, req: &Request) -> Caller {
+    fn begin(&self, req: &Request) -> (Turn<'_>, Asker) {
+        (self.beside.begin(req.pid()), Asker::is(req.pid()))
+    }
+
+    fn caller(&self, req: &Request, umask: u32) -> Caller {
         Caller {
+            umask,
             uid: self.ids.user_on_host(req.uid()),
             gid: self.ids.group_on_host(req.gid()),
         }
@@ -103,6 +110,8 @@ impl Filesystem for Mounted {
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
+            | InitFlags::FUSE_DONT_MASK
+            | InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_ASYNC_DIO;
         // An older kernel lacks some; each only makes it faster.
         let _ = config.add_capabilities(wanted & config.capabilities());
@@ -112,7 +121,7 @@ impl Filesystem for Mounted {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         match self.overlay.lookup(parent.0, name.as_bytes()) {
             Ok(Some(found)) => reply.entry(&TTL, &self.attr(&found), Generation(0)),
             Ok(None) => reply.entry(&TTL, &absent(), Generation(0)),
@@ -125,7 +134,7 @@ impl Filesystem for Mounted {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         match self.overlay.getattr(ino.0) {
             Ok(found) => reply.attr(&TTL, &self.attr(&found)),
             Err(error) => reply.error(code(error)),
@@ -150,7 +159,7 @@ impl Filesystem for Mounted {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let change = Change {
             mode,
             uid: uid.map(|id| self.ids.user_on_host(id)),
@@ -166,7 +175,7 @@ impl Filesystem for Mounted {
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         match self.overlay.readlink(ino.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(code(error)),
@@ -179,13 +188,13 @@ impl Filesystem for Mounted {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         _rdev: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let kind = Kind::of_mode(mode);
-        let caller = self.caller(req);
+        let caller = self.caller(req, umask);
         let made = self
             .overlay
             .create(parent.0, name.as_bytes(), kind, mode, b"", caller);
@@ -198,11 +207,11 @@ impl Filesystem for Mounted {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.beside.begin(req.pid());
-        let caller = self.caller(req);
+        let _turn = self.begin(req);
+        let caller = self.caller(req, umask);
         let made = self
             .overlay
             .create(parent.0, name.as_bytes(), Kind::Dir, mode, b"", caller);
@@ -210,12 +219,12 @@ impl Filesystem for Mounted {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         empty(self.overlay.remove(parent.0, name.as_bytes(), false), reply);
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         empty(self.overlay.remove(parent.0, name.as_bytes(), true), reply);
     }
 
@@ -227,9 +236,9 @@ impl Filesystem for Mounted {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let target = target.as_os_str().as_bytes();
-        let (name, caller) = (link_name.as_bytes(), self.caller(req));
+        let (name, caller) = (link_name.as_bytes(), self.caller(req, 0));
         self.entry(
             self.overlay
                 .create(parent.0, name, Kind::Symlink, 0o777, target, caller),
@@ -247,7 +256,7 @@ impl Filesystem for Mounted {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let replace = match flags {
             RenameFlags::RENAME_NOREPLACE => Replace::No,
             RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
@@ -269,7 +278,7 @@ impl Filesystem for Mounted {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         self.entry(
             self.overlay.link(ino.0, newparent.0, newname.as_bytes()),
             reply,
@@ -277,12 +286,13 @@ impl Filesystem for Mounted {
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         if self.overlay.handleless {
             // The kernel does not ask again.
             return reply.error(FuseErrno::ENOSYS);
         }
         let how = How {
+            read: flags.acc_mode() != OpenAccMode::O_WRONLY,
             write: flags.acc_mode() != OpenAccMode::O_RDONLY,
             truncate: flags.0 & O_TRUNC != 0,
         };
@@ -292,8 +302,11 @@ impl Filesystem for Mounted {
             notifier: Arc::clone(&self.notifier),
         };
         if self.overlay.copies_much(ino.0, how) {
-            self.pool
-                .run(Box::new(move || opening.open(ino.0, how, reply)));
+            let task = req.pid();
+            self.pool.run(Box::new(move || {
+                let _asker = Asker::is(task);
+                opening.open(ino.0, how, reply);
+            }));
         } else {
             opening.open(ino.0, how, reply);
         }
@@ -310,7 +323,7 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let file = match self.readable(ino.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
@@ -340,14 +353,19 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let write = How {
+            read: false,
             write: true,
             truncate: false,
         };
         if self.overlay.handleless && self.overlay.copies_much(ino.0, write) {
             let (overlay, data) = (Arc::clone(&self.overlay), data.to_vec());
-            let job = move || written(overlay.write(ino.0, offset, &data), data.len(), reply);
+            let task = req.pid();
+            let job = move || {
+                let _asker = Asker::is(task);
+                written(overlay.write(ino.0, offset, &data), data.len(), reply);
+            };
             self.pool.run(Box::new(job));
         } else {
             written(self.overlay.write(ino.0, offset, data), data.len(), reply);
@@ -388,7 +406,7 @@ impl Filesystem for Mounted {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         if self.overlay.durable {
             empty(self.overlay.sync(ino.0), reply);
         } else {
@@ -421,7 +439,7 @@ impl Filesystem for Mounted {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let listed = self
             .overlay
             .list(ino.0, offset, false, &mut |cookie, name, kind, found| {
@@ -443,7 +461,7 @@ impl Filesystem for Mounted {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let listed = self
             .overlay
             .list(ino.0, offset, true, &mut |cookie, name, _, found| {
@@ -459,7 +477,7 @@ impl Filesystem for Mounted {
     }
 
     fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         match self.overlay.statfs(ino.0) {
             Ok(s) => reply.statfs(
                 s.f_blocks,
@@ -485,8 +503,17 @@ impl Filesystem for Mounted {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let name = name.as_bytes();
+        if acl::is_list(name) {
+            let set = match Acl::read(value) {
+                Some(list) => self
+                    .overlay
+                    .set_acl(ino.0, name, Some(list.on_host(&self.ids))),
+                None => Err(Errno::INVAL),
+            };
+            return empty(set, reply);
+        }
         if !name.starts_with(b"user.") {
             return reply.error(FuseErrno::EOPNOTSUPP);
         }
@@ -505,8 +532,15 @@ impl Filesystem for Mounted {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let name = name.as_bytes();
+        if acl::is_list(name) {
+            return match self.overlay.acl(ino.0, name) {
+                Ok(Some(list)) => sized(&list.inside(&self.ids).write(), size, reply),
+                Ok(None) => reply.error(FuseErrno::ENODATA),
+                Err(error) => reply.error(code(error)),
+            };
+        }
         if name.starts_with(b"system.") {
             return reply.error(FuseErrno::EOPNOTSUPP);
         }
@@ -523,7 +557,7 @@ impl Filesystem for Mounted {
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         match self.overlay.xattrs(ino.0) {
             Ok(all) => {
                 let mut names = Vec::new();
@@ -537,8 +571,12 @@ impl Filesystem for Mounted {
         }
     }
 
-    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.begin(req);
         let name = name.as_bytes();
+        if acl::is_list(name) {
+            return empty(self.overlay.set_acl(ino.0, name, None), reply);
+        }
         if !name.starts_with(b"user.") {
             return reply.error(FuseErrno::ENODATA);
         }
@@ -551,12 +589,12 @@ impl Filesystem for Mounted {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _turn = self.beside.begin(req.pid());
-        let (name, caller) = (name.as_bytes(), self.caller(req));
+        let _turn = self.begin(req);
+        let (name, caller) = (name.as_bytes(), self.caller(req, umask));
         let write = flags & O_ACCMODE != 0;
         let made = match self
             .overlay
@@ -590,7 +628,7 @@ impl Filesystem for Mounted {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let mode = u32::try_from(mode).unwrap_or(u32::MAX);
         empty(self.overlay.allocate(ino.0, mode, offset, length), reply);
     }
@@ -604,7 +642,7 @@ impl Filesystem for Mounted {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _turn = self.beside.begin(req.pid());
+        let _turn = self.begin(req);
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(FuseErrno::ENXIO);
         };
@@ -616,7 +654,7 @@ impl Filesystem for Mounted {
 
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         ino_in: INodeNo,
         _fh_in: FileHandle,
         offset_in: u64,
@@ -627,6 +665,7 @@ impl Filesystem for Mounted {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.begin(req);
         let length = usize::try_from(len).unwrap_or(usize::MAX).min(1 << 30);
         if self.overlay.handleless
             && let Err(error) = self.readable(ino_in.0)
@@ -668,6 +707,7 @@ impl Mounted {
         }
         // The handle is one for writing in any case, so that its release counts right.
         let how = How {
+            read: flags & O_ACCMODE != O_WRONLY,
             write: true,
             truncate,
         };
@@ -681,6 +721,7 @@ impl Mounted {
 
 // Values of Linux on the architectures we build for; fuser hands flags through as they are.
 const O_ACCMODE: i32 = 0o3;
+const O_WRONLY: i32 = 0o1;
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const XATTR_CREATE: i32 = 1;

@@ -40,6 +40,16 @@ impl Ids {
         inside(&self.groups, host)
     }
 
+    /// The user inside, if there is one.
+    pub(crate) fn known_user(&self, host: u32) -> Option<u32> {
+        known_inside(&self.users, host)
+    }
+
+    /// The group inside, if there is one.
+    pub(crate) fn known_group(&self, host: u32) -> Option<u32> {
+        known_inside(&self.groups, host)
+    }
+
     pub(crate) fn user_on_host(&self, inside: u32) -> u32 {
         on_host(&self.users, inside)
     }
@@ -50,14 +60,15 @@ impl Ids {
 }
 
 fn inside(ranges: &[(u32, u32, u32)], host: u32) -> u32 {
-    ranges
-        .iter()
-        .find_map(|(inside, start, count)| {
-            host.checked_sub(*start)
-                .filter(|n| n < count)
-                .and_then(|n| inside.checked_add(n))
-        })
-        .unwrap_or(NOBODY)
+    known_inside(ranges, host).unwrap_or(NOBODY)
+}
+
+fn known_inside(ranges: &[(u32, u32, u32)], host: u32) -> Option<u32> {
+    ranges.iter().find_map(|(inside, start, count)| {
+        host.checked_sub(*start)
+            .filter(|n| n < count)
+            .and_then(|n| inside.checked_add(n))
+    })
 }
 
 fn on_host(ranges: &[(u32, u32, u32)], id: u32) -> u32 {

@@ -97,7 +97,7 @@ impl Labels {
             return Ok(());
         };
         let path = path::text(&report.path);
-        let excluded = self.excluded.iter().any(|glob| glob.matches(&path));
+        let excluded = self.excludes(&path);
         let source = Source::Location {
             tree: report.tree,
             path,
@@ -110,6 +110,7 @@ impl Labels {
                 content,
                 leaves: Vec::new(),
                 answers: None,
+                layer: None,
             });
             return Ok(());
         }
@@ -127,6 +128,11 @@ impl Labels {
         };
         self.queue.put(Job { source, content });
         Ok(())
+    }
+
+    /// Whether a place is one of those whose content is not reported.
+    pub(crate) fn excludes(&self, path: &str) -> bool {
+        self.excluded.iter().any(|glob| glob.matches(path))
     }
 
     /// Returns when everything reported so far was delivered.
@@ -247,6 +253,7 @@ fn deliver(session: &Session, source: Source, content: Waiting) {
         content,
         leaves: Vec::new(),
         answers: None,
+        layer: None,
     });
 }
 

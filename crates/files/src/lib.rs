@@ -9,6 +9,8 @@
 pub mod trees;
 /// From settled changes to effects, and what becomes of them.
 mod decide;
+/// Held changes that were read, and what was made from them.
+mod layers;
 /// Carries out what was released.
 mod batch;
 /// The trees as a FUSE file system.
@@ -31,6 +33,8 @@ mod tree;
 mod listing;
 /// Reads as incoming events.
 mod labels;
+/// Who read what is staged, and what they changed afterwards.
+mod reads;
 /// Which changes have come to rest, and what they amount to.
 mod settle;
 /// One net change of one path.
@@ -67,6 +71,8 @@ mod base;
 mod bytes;
 /// What a file is besides its content.
 pub mod attr;
+/// Access lists.
+mod acl;
 /// Owner ids on both sides.
 pub mod ids;
 /// Paths as bytes and as text.

@@ -8,6 +8,7 @@ use kernel::Digest;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use crate::acl;
 use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::bytes::{self, digest};
 use crate::commit::{CommitError, Made, Place};
@@ -52,8 +53,9 @@ impl Place<'_> {
                 rustix::fs::mkdirat(&self.dir, self.temp, Mode::from_raw_mode(0o700))
                     .map_err(self.failed("create"))?;
                 let fd = self.open_path(self.temp)?;
+                inherit_no_list(&fd);
                 if let Some(all) = &new.xattrs {
-                    self.set_xattrs(&fd, all)?;
+                    self.set_xattrs(&fd, all, new.mode)?;
                 }
                 self.own_and_mode(&fd, base, new)
             }
@@ -72,6 +74,10 @@ impl Place<'_> {
                 rustix::fs::mknodat(&self.dir, self.temp, FileType::Fifo, mode, 0)
                     .map_err(self.failed("create"))?;
                 let fd = self.open_path(self.temp)?;
+                inherit_no_list(&fd);
+                if let Some(all) = &new.xattrs {
+                    self.set_xattrs(&fd, all, new.mode)?;
+                }
                 self.own_and_mode(&fd, base, new)
             }
             Kind::Socket | Kind::Device => Err(self.failed("create")(Errno::PERM)),
@@ -81,14 +87,14 @@ impl Place<'_> {
     /// Gives a new file its owner, attributes, mode and times, in this order: a change of owner
     /// clears bits of the mode.
     fn dress(&self, file: &File, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
+        inherit_no_list(file);
         self.own_and_mode(file, base, new)?;
         match &new.xattrs {
             Some(all) => {
-                for (name, value) in all {
-                    rustix::fs::fsetxattr(file, name.as_slice(), value, XattrFlags::empty())
-                        .map_err(self.failed("set attributes of"))?;
-                }
-                self.copy_xattrs(file, |name| !name.starts_with(b"user."));
+                self.set_xattrs(file, all, new.mode)?;
+                self.copy_xattrs(file, |name| {
+                    !name.starts_with(b"user.") && !acl::is_list(name)
+                });
             }
             None => self.copy_xattrs(file, |_| true),
         }
@@ -158,7 +164,7 @@ impl Place<'_> {
         }
         if let Some(all) = &new.xattrs {
             let target = proc_path(&fd);
-            self.set_xattrs(&fd, all)?;
+            self.set_xattrs(&fd, all, new.mode)?;
             for name in self
                 .host
                 .base
@@ -179,10 +185,11 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn set_xattrs(&self, fd: &impl AsFd, all: &Xattrs) -> Result<(), CommitError> {
+    fn set_xattrs(&self, fd: &impl AsFd, all: &Xattrs, mode: u32) -> Result<(), CommitError> {
         let target = proc_path(fd);
         for (name, value) in all {
-            rustix::fs::setxattr(&target, name.as_slice(), value, XattrFlags::empty())
+            let value = acl::given(name, value, mode);
+            rustix::fs::setxattr(&target, name.as_slice(), &value, XattrFlags::empty())
                 .map_err(self.failed("set attributes of"))?;
         }
         Ok(())
@@ -261,5 +268,15 @@ fn only_mtime(mtime: Time) -> Timestamps {
             tv_nsec: rustix::fs::UTIME_OMIT,
         },
         last_modification: mtime.spec(),
+    }
+}
+
+/// A directory of the owner's may pass a list on to what is made in it; what the agent sees has been given
+/// its own already.
+fn inherit_no_list(fd: &impl AsFd) {
+    let target = proc_path(fd);
+    for name in [acl::ACCESS, acl::DEFAULT] {
+        // Mostly there is none.
+        let _ = rustix::fs::removexattr(&target, name);
     }
 }

@@ -57,7 +57,10 @@ impl State {
                 self.put_back(tree, path, ino)?;
                 return Ok(());
             }
-            (None, None) => return Ok(()),
+            (None, None) => {
+                self.forget_stamps(tree, path, None);
+                return Ok(());
+            }
         };
         let Some(version) = version else {
             return Ok(());
@@ -88,9 +91,10 @@ impl State {
             }
         }
         self.rebase(ino, path.clone(), version);
+        self.forget_stamps(tree, path, Some(ino));
         let node = self.node_mut(ino)?;
         (node.attr_staged, node.timed) = (false, false);
-        node.xattrs = None;
+        (node.xattrs, node.passes_on) = (None, None);
         node.by_agent |= by_agent && !node.copied_unread;
         node.copied_unread = false;
         let (staged, open) = (node.data.take(), node.opens > 0);
@@ -195,8 +199,10 @@ impl State {
         if let Some(old) = self.child(parent, name)? {
             self.forget_identity(old);
             stale.push(Stale::Node(old));
+            self.forget_stamps(tree, path, Some(old));
             self.unlink(parent, name)?;
         }
+        self.forget_stamps(tree, path, None);
         if there.is_some() || base.is_some_and(|version| version.is_some()) {
             match self.adopt(tree, path) {
                 Ok(ino) => self.attach(parent, name, ino)?,
@@ -216,6 +222,7 @@ impl State {
         let node = self.node_mut(root)?;
         node.attr = Attr::of(&stat);
         (node.attr_staged, node.timed, node.xattrs) = (false, false, None);
+        node.passes_on = None;
         Ok(vec![Stale::Node(root)])
     }
 

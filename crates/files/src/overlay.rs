@@ -7,7 +7,8 @@ use kernel::{Effect, FileOp, Refusal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, Result};
 
-use crate::attr::{Attr, Kind, Time};
+use crate::acl::{self, Acl};
+use crate::attr::{Attr, Kind, Time, Xattrs};
 use crate::base::Base;
 use crate::delta::Delta;
 use crate::listing::Name;
@@ -49,6 +50,7 @@ type Tell<'a> = dyn FnMut(u64, &[u8], Option<Kind>, Option<Found>) -> bool + 'a;
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    pub(crate) umask: u32,
 }
 
 /// A node as the kernel is told of it.
@@ -143,6 +145,18 @@ impl Overlay {
                 mode |= SETGID;
             }
         }
+        let list = match (kind, state.passed_on(parent)?) {
+            (Kind::Symlink, _) => None,
+            (_, None) => {
+                mode &= !caller.umask;
+                None
+            }
+            (_, Some(passed)) => {
+                let (granted, own) = passed.pass_on(mode);
+                mode = granted;
+                Some((own, passed))
+            }
+        };
         refuse_privileged(kind, mode)?;
         let id = state.fresh_id();
         let entry = Entry::Create {
@@ -161,6 +175,9 @@ impl Overlay {
         state.cover(parent, name, &path)?;
         state.record(tree, &entry)?;
         let ino = state.create(parent, name, &entry)?;
+        if let Some((own, passed)) = list {
+            state.give_lists(tree, &path, ino, own, &passed)?;
+        }
         let node = state.node_mut(ino)?;
         node.file = file.map(Arc::new);
         if self.handleless {
@@ -263,6 +280,7 @@ impl Overlay {
         let exchange = replace == Replace::Exchange;
         if let (Some(there), false) = (there, exchange) {
             state.keep_replaced(there, &to_path);
+            state.reads.replaced(there, moving);
             state = self.keep_for_other_names(state, there, &to_path)?;
         }
         let first = if exchange {
@@ -354,7 +372,10 @@ impl Overlay {
     }
 
     pub(crate) fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.lock().node(ino)?.target.clone().ok_or(Errno::INVAL)
+        let mut state = self.lock();
+        let target = state.node(ino)?.target.clone().ok_or(Errno::INVAL)?;
+        state.staged_is_read(ino, self.handleless);
+        Ok(target)
     }
 
     pub(crate) fn statfs(&self, ino: Ino) -> Result<rustix::fs::StatVfs> {
@@ -471,6 +492,47 @@ impl State {
         self.attach(parent, name, ino)?;
         self.changed_dir(parent, if *kind == Kind::Dir { 1 } else { 0 });
         Ok(ino)
+    }
+
+    /// The access list that a directory passes on to what is made in it.
+    fn passed_on(&mut self, parent: Ino) -> Result<Option<Acl>> {
+        let node = self.node(parent)?;
+        match (&node.xattrs, &node.base, &node.passes_on) {
+            (Some(all), _, _) => return Ok(acl::passed_on(all)),
+            (None, None, _) => return Ok(None),
+            (None, Some(_), Some(known)) => return Ok(known.clone()),
+            (None, Some(_), None) => {}
+        }
+        let base = Arc::clone(&self.tree(node.tree)?.base);
+        let all = base.xattrs(node.base.as_deref().unwrap_or_default());
+        let found = all.ok().as_ref().and_then(acl::passed_on);
+        self.node_mut(parent)?.passes_on = Some(found.clone());
+        Ok(found)
+    }
+
+    fn give_lists(
+        &mut self,
+        tree: usize,
+        path: &Rel,
+        ino: Ino,
+        own: Option<Acl>,
+        passed: &Acl,
+    ) -> Result<()> {
+        let mut all = Xattrs::new();
+        if let Some(own) = own {
+            all.insert(acl::ACCESS.to_vec(), own.write());
+        }
+        if self.node(ino)?.kind == Kind::Dir {
+            all.insert(acl::DEFAULT.to_vec(), passed.write());
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        let path = path.clone();
+        let noted = all.clone();
+        self.record(tree, &Entry::Xattrs { path, all: noted })?;
+        self.node_mut(ino)?.xattrs = Some(all);
+        Ok(())
     }
 
     pub(crate) fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {

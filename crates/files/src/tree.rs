@@ -8,15 +8,19 @@ use std::time::Instant;
 
 use rustix::io::{Errno, Result};
 
+use crate::acl::Acl;
 use crate::attr::{Attr, Kind, Version};
 use crate::base::Base;
 use crate::listing::{Listing, Name, Slot};
 use crate::path::{Rel, components, join};
+use crate::reads::{Reads, Stamp};
 use crate::upper::{Entry, Upper};
 
 /// Node number; also the inode number that the agent sees.
 pub(crate) type Ino = u64;
 
+/// The tree that is the principal's work.
+pub(crate) const WORKSPACE: &str = "workspace";
 /// The directory that shows one name a tree.
 pub(crate) const ROOT: Ino = 1;
 /// New nodes are numbered from here; base files keep the host's number, so that programs which
@@ -33,6 +37,8 @@ pub(crate) struct State {
     pub(crate) next_id: u64,
     /// Nodes whose file is open although no handle is known to need it, oldest first.
     pub(crate) kept_open: VecDeque<Ino>,
+    /// Who read what is staged.
+    pub(crate) reads: Reads,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
 }
@@ -50,6 +56,8 @@ pub(crate) struct Tree {
     pub(crate) dirty: HashMap<Rel, Dirty>,
     /// Nodes whose content or attributes changed, and since when they are quiet.
     pub(crate) dirty_nodes: HashMap<Ino, Instant>,
+    /// Who changed a name last, and what they had read by then.
+    pub(crate) stamps: HashMap<Rel, Stamp>,
 }
 
 /// A path whose name changed.
@@ -87,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) dir: Option<Listing>,
+    /// The access list that a directory of the base passes on, once it was looked for.
+    pub(crate) passes_on: Option<Option<Acl>>,
     /// Counts changes, so that a settled delta knows whether it is still the latest.
     pub(crate) changes: u64,
     /// The version of its content that was reported as an incoming event.
@@ -97,6 +107,10 @@ pub(crate) struct Node {
     pub(crate) copied_unread: bool,
     /// A copy-up is under way in some thread.
     pub(crate) copying: bool,
+    /// Who changed content or attributes, and what they had read by then.
+    pub(crate) stamps: Vec<Stamp>,
+    /// Whether somebody has read what is staged of it.
+    pub(crate) read_staged: bool,
 }
 
 impl Node {
@@ -117,12 +131,15 @@ impl Node {
             timed: false,
             target: None,
             xattrs: None,
+            passes_on: None,
             dir: (kind == Kind::Dir).then(Listing::default),
             changes: 0,
             reported: false,
             by_agent: false,
             copied_unread: false,
             copying: false,
+            stamps: Vec::new(),
+            read_staged: false,
         }
     }
 
@@ -144,6 +161,7 @@ impl State {
             by_base: HashMap::new(),
             next_id: 1,
             kept_open: VecDeque::new(),
+            reads: Reads::new(),
             replay: false,
         }
     }
@@ -174,6 +192,7 @@ impl State {
             covered: HashMap::new(),
             dirty: HashMap::new(),
             dirty_nodes: HashMap::new(),
+            stamps: HashMap::new(),
         });
         Ok(index)
     }
@@ -551,6 +570,9 @@ impl State {
     /// Notes that a name changed.
     pub(crate) fn touch(&mut self, tree: usize, path: Rel, deep: bool) {
         if let Some(tree) = self.trees.get_mut(tree) {
+            if let Some(stamp) = self.reads.stamp() {
+                tree.stamps.insert(path.clone(), stamp);
+            }
             let dirty = tree.dirty.entry(path).or_insert(Dirty {
                 at: Instant::now(),
                 deep,
@@ -564,6 +586,9 @@ impl State {
     pub(crate) fn touch_node(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.changes += 1;
+            if let Some(stamp) = self.reads.stamp() {
+                stamp.add_to(&mut node.stamps);
+            }
             if let Some(tree) = self.trees.get_mut(node.tree) {
                 tree.dirty_nodes.insert(ino, Instant::now());
             }

@@ -126,7 +126,7 @@ pub struct Trees {
     pub(crate) overlay: Arc<Overlay>,
     /// The session keeps the trees, as its channel; not the other way round.
     pub(crate) session: Weak<Session>,
-    labels: Arc<Labels>,
+    pub(crate) labels: Arc<Labels>,
     ids: Ids,
     pub(crate) quiet: Duration,
     pub(crate) hosts: Vec<Host>,
@@ -193,6 +193,9 @@ impl Trees {
             recover::rebuild(&overlay, index, &host.upper)
                 .map_err(trouble("rebuild", &spec.upper))?;
             hosts.push(host);
+        }
+        if let Some(tasks) = &options.tasks {
+            overlay.lock().reads.look_up_in(tasks.clone());
         }
         let labels = Labels::start(&session, options.excluded)
             .map_err(trouble("start a thread for", Path::new("labels")))?;
@@ -277,6 +280,7 @@ impl Trees {
     /// Returns when everything the agent has read so far was reported.
     pub fn drain(&self) {
         self.labels.drain();
+        self.tell_layers();
     }
 
     /// Sets what says at once that a path is refused whatever its content.

@@ -153,6 +153,8 @@ pub(crate) fn of_log(
             Record::Note { what, facts } if what == NOTE => {
                 item(facts, blobs).as_ref().and_then(step)
             }
+            // The agent's own words.
+            Record::Incoming { layer: Some(_), .. } => None,
             Record::Incoming {
                 source,
                 digest,

@@ -411,6 +411,7 @@ fn task(session: &Session, text: &str) {
         content: Content::new(text.as_bytes()),
         leaves: Vec::new(),
         answers: None,
+        layer: None,
     });
 }
 
@@ -566,6 +567,7 @@ fn plan(
                     content: Content::new(content.clone()),
                     leaves: Vec::new(),
                     answers: None,
+                    layer: None,
                 });
                 plan.files.push(sandbox::SyntheticFile::seed(seed, content));
             }

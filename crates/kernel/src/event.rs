@@ -192,6 +192,8 @@ pub struct Incoming {
     pub leaves: Vec<Leaf>,
     /// The call whose answer it is, when the channel knows.
     pub answers: Option<EventId>,
+    /// The hold whose staged state it is, which is the agent's own and not in place yet.
+    pub layer: Option<HoldId>,
 }
 
 impl Incoming {
@@ -203,6 +205,7 @@ impl Incoming {
             content,
             leaves: Vec::new(),
             answers: None,
+            layer: None,
         }
     }
 }

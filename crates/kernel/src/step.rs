@@ -151,8 +151,10 @@ pub struct State {
     labels: Labels,
     made_from: KindSet,
     task: Digest,
-    /// Holds that were refused: nothing that builds on one is released.
+    /// Holds, and staged changes, that were refused: nothing that builds on one is released.
     refused: BTreeSet<HoldId>,
+    /// Holds whose staged state was read inside.
+    seen: BTreeSet<HoldId>,
     /// Places that the agent wrote in this session: its own words are trusted for nothing.
     written: BTreeSet<Place>,
 }
@@ -166,6 +168,7 @@ impl Default for State {
             made_from: KindSet::ALL,
             task: Digest::default(),
             refused: BTreeSet::new(),
+            seen: BTreeSet::new(),
             written: BTreeSet::new(),
         }
     }
@@ -383,6 +386,13 @@ const UNKNOWN: &str = "there is no such hold, or it is resolved";
 /// Content reached the agent: what its source is trusted for, and what sticks to its place, say
 /// what it adds to what is known.
 fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming) {
+    if let Some(layer) = incoming.layer {
+        // The agent's own words, which it was told nothing new by.
+        let holds = &state.holds;
+        state.seen.retain(|seen| holds.find(*seen).is_some());
+        state.seen.insert(layer);
+        return;
+    }
     let label = state.label_of(&incoming.source);
     let own_words = Place::at(&incoming.source).is_some_and(|at| state.written.contains(&at));
     let kinds = if own_words {
@@ -485,7 +495,13 @@ fn propose(
             }
             actions
         }
-        Decision::Refuse(refusal) => state.refuse(event, &held.effect, refusal),
+        Decision::Refuse(refusal) => {
+            if held.effect.class == Class::Stageable {
+                // It was staged, and something may have been made from it.
+                state.refused.insert(HoldId(event.0));
+            }
+            state.refuse(event, &held.effect, refusal)
+        }
         Decision::Defer(reasons) => {
             held.question.needs_oracle = need_oracle(&reasons);
             held.question.reasons = reasons;
@@ -580,6 +596,10 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
         depends.extend(effect.carries.marks());
     }
     depends.extend(state.holds.before(waits(policy, effect)));
+    if effect.class != Class::Stageable && reach(policy, effect) == Waits::Everything {
+        // Who inside acts is not known; somebody who has read this may.
+        depends.extend(state.seen.iter().copied());
+    }
     depends.retain(|hold| state.holds.find(*hold).is_some());
     depends.sort_unstable();
     depends.dedup();
@@ -589,7 +609,15 @@ fn dependencies(state: &State, policy: &Policy, effect: &Effect) -> Vec<HoldId> 
 /// What an effect waits for by coming later: what changes something out there for every hold, what
 /// only asks for held requests and calls.
 fn waits(policy: &Policy, effect: &Effect) -> Waits {
-    if effect.class == Class::Stageable || policy.speculation == Speculation::Matched {
+    match policy.speculation {
+        Speculation::Matched => Waits::Nothing,
+        Speculation::Conservative => reach(policy, effect),
+    }
+}
+
+/// Which holds an effect could make matter out there.
+fn reach(policy: &Policy, effect: &Effect) -> Waits {
+    if effect.class == Class::Stageable {
         return Waits::Nothing;
     }
     let tool = match &effect.object {

@@ -24,6 +24,7 @@ fn scanner() -> Scanner {
         content: Content::new(b"API_KEY=s3cr3t-value-42\nOTHER=zweites\"geheim\n".to_vec()),
         leaves: Vec::new(),
         answers: None,
+        layer: None,
     };
     let input = Input::Incoming {
         event: EventId(1),

@@ -51,6 +51,7 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         kept,
         leaves,
         answers: incoming.answers.map(|event| event.0),
+        layer: incoming.layer.map(|hold| hold.0),
     };
     // When it cannot be recorded the log has failed, and nothing is released from then on.
     let _ = core.append(&record);
@@ -58,10 +59,10 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         core.task
             .push(String::from_utf8_lossy(&incoming.content.bytes).into_owned());
     }
-    core.tell(format!(
-        "{} in: {} ({bytes} bytes)",
-        event.0, incoming.source
-    ));
+    core.tell(match incoming.layer {
+        Some(hold) => format!("{} in: {} as {hold} has it", event.0, incoming.source),
+        None => format!("{} in: {} ({bytes} bytes)", event.0, incoming.source),
+    });
     core.scanner = None;
     step(
         &mut core.state,

@@ -184,6 +184,7 @@ impl Tee {
             content: Content::new(bytes.to_vec()),
             leaves: Vec::new(),
             answers: None,
+            layer: None,
         };
         let session = &self.shared.session;
         if bytes.len() > 32 << 10 {

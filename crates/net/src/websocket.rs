@@ -385,6 +385,7 @@ impl Relay {
                 content: Content::new(bytes.to_vec()),
                 leaves: Vec::new(),
                 answers: None,
+                layer: None,
             });
         }
     }

@@ -68,6 +68,9 @@ pub enum Record {
         /// Event number of the call whose answer it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answers: Option<u64>,
+        /// The hold whose staged state it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        layer: Option<u64>,
     },
     /// The agent proposed an effect; how it was decided.
     Proposed {

@@ -195,6 +195,7 @@ impl Fold {
                 kept,
                 leaves,
                 answers,
+                layer,
                 bytes,
             } => {
                 let digest =
@@ -225,6 +226,7 @@ impl Fold {
                         .map(|bytes| leaves_read(&bytes))
                         .unwrap_or_default(),
                     answers: answers.map(EventId),
+                    layer: layer.map(HoldId),
                 };
                 self.step(
                     *event,

@@ -11,7 +11,7 @@ use crate::world::{Disk, World, scratch, snapshot};
 use files::Options;
 
 /// Cases with another answer than the plain disk's, and why; the answer is checked, too.
-const OTHERWISE: [(&str, &str, &str); 5] = [
+const OTHERWISE: [(&str, &str, &str); 2] = [
     (
         "g004_g389_g509_files_without_a_name",
         r#"[["hidden", []], "ENOTSUP"]"#,
@@ -22,24 +22,7 @@ const OTHERWISE: [(&str, &str, &str); 5] = [
         r#"["EINVAL", [true, false]]"#,
         "a whiteout is a device node",
     ),
-    (
-        "g026_g444_large_lists",
-        r#"["ENOTSUP", "ENOTSUP", "0o644"]"#,
-        NO_LISTS,
-    ),
-    (
-        "g099_g319_g375_lists_that_are_passed_on",
-        r#"["ENOTSUP", "ENOTSUP", "0o755", ["d/f", "0o644", "ENOTSUP", "ENOTSUP"], ["d/narrow", "0o600", "ENOTSUP", "ENOTSUP"], ["d/sub", "0o755", "ENOTSUP", "ENOTSUP"], ["d/p", "0o644", "ENOTSUP", "ENOTSUP"], "ENODATA", ["ENOTSUP", "0o644", "ENOTSUP"]]"#,
-        NO_LISTS,
-    ),
-    (
-        "g105_g237_g307_access_lists",
-        r#"["ENOTSUP", ["ENOTSUP"], "ENOTSUP", "0o640", "EACCES", "EACCES", "EACCES", "ENOTSUP", "0o600", "EACCES", "ENOTSUP", "EACCES", "EPERM", "ENOTSUP", "EACCES", "ENOTSUP", "ENOTSUP", "0o660", "ENOTSUP", "ENODATA", "ENOTSUP", "0o660", "ENODATA"]"#,
-        NO_LISTS,
-    ),
 ];
-
-const NO_LISTS: &str = "access lists of the owner are kept, but none can be set inside";
 
 /// Runs all cases in a directory; what each answered, by name.
 fn answers(dir: &Path) -> BTreeMap<String, String> {

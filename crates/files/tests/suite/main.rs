@@ -19,6 +19,8 @@ mod model;
 mod generic;
 /// Held changes over one another.
 mod scopes;
+/// Access lists.
+mod lists;
 /// Full, read-only and foreign disks.
 mod trouble;
 /// The cases of the design that no other test is named for: `f6`, `f7`, ... The others are tests of

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::world::{World, snapshot};
+use crate::world::{World, run, snapshot};
 use kernel::Verdict;
 
 /// Gives a verdict on what is held at a path.
@@ -89,4 +89,153 @@ fn what_builds_on_a_layer_waits_for_it_and_goes_with_it() {
         ]
     );
     assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn what_was_made_from_a_layer_goes_with_it_and_nothing_else() {
+    let world = World::new(|base| fs::write(base.join("source"), "of the base").unwrap());
+    let inside = world.inside();
+    run(&inside, "echo secret plan > held1; echo another > held2");
+    run(
+        &inside,
+        "cat held1 > copy; sh -c 'cat copy | cat > second; cp copy third'; cat held2 > other-copy; \
+         cat source > unrelated; echo plain > plain; sh -c 'read x < held1; mkdir made; ln -s \"$x\" made/link; \
+         mv source moved'",
+    );
+    world.settle();
+    assert_eq!(
+        held(&world),
+        [
+            "copy",
+            "held1",
+            "held2",
+            "made",
+            "made/link",
+            "moved",
+            "other-copy",
+            "source",
+            "third"
+        ],
+        "what whoever read a held change made afterwards waits for it; {:?}",
+        world.seen()
+    );
+    assert_eq!(
+        snapshot(&world.base()),
+        [
+            "plain 0644 \"plain\\n\"",
+            "second 0644 \"secret plan\\n\"",
+            "source 0644 \"of the base\"",
+            "unrelated 0644 \"of the base\"",
+        ],
+        "a pipe is not seen, and what read nothing does not wait"
+    );
+    decide(&world, "held1", Verdict::Refuse);
+    assert_eq!(held(&world), ["held2", "other-copy"]);
+    decide(&world, "held2", Verdict::Release);
+    assert_eq!(held(&world), Vec::<String>::new());
+    assert_eq!(
+        snapshot(&world.base()),
+        [
+            "held2 0644 \"another\\n\"",
+            "other-copy 0644 \"another\\n\"",
+            "plain 0644 \"plain\\n\"",
+            "second 0644 \"secret plan\\n\"",
+            "source 0644 \"of the base\"",
+            "unrelated 0644 \"of the base\"",
+        ]
+    );
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn what_is_made_after_a_refusal_does_not_go_with_it() {
+    let world = World::new(|_| {});
+    let inside = world.inside();
+    fs::write(inside.join("held"), "first").unwrap();
+    world.settle();
+    // This process has read it: what it makes waits.
+    assert_eq!(fs::read_to_string(inside.join("held")).unwrap(), "first");
+    fs::write(inside.join("before"), "made from it").unwrap();
+    world.settle();
+    assert_eq!(held(&world), ["before", "held"]);
+    // Not decided when the other is refused: it goes all the same.
+    fs::write(inside.join("late"), "made from it, too").unwrap();
+    decide(&world, "held", Verdict::Refuse);
+    assert_eq!(held(&world), Vec::<String>::new());
+    fs::write(inside.join("after"), "something else").unwrap();
+    world.settle();
+    assert_eq!(held(&world), Vec::<String>::new());
+    assert_eq!(snapshot(&world.base()), ["after 0644 \"something else\""]);
+    assert_eq!(snapshot(&world.base()), snapshot(&inside));
+}
+
+#[test]
+fn what_was_made_from_a_change_follows_it_through_its_versions() {
+    let world = World::new(|_| {});
+    let inside = world.inside();
+    run(&inside, "echo one > held; cat held > copy");
+    world.settle();
+    assert_eq!(held(&world), ["copy", "held"]);
+    // Changed in place, replaced by another file, and taken back.
+    run(&inside, "echo two >> held");
+    world.settle();
+    assert_eq!(held(&world), ["copy", "held"]);
+    run(&inside, "echo three > new; mv new held");
+    world.settle();
+    assert_eq!(held(&world), ["copy", "held"]);
+    assert_eq!(snapshot(&world.base()), Vec::<String>::new());
+    run(&inside, "rm held");
+    world.settle();
+    assert_eq!(held(&world), Vec::<String>::new());
+    assert_eq!(snapshot(&world.base()), ["copy 0644 \"one\\n\""]);
+}
+
+#[test]
+fn a_commit_of_git_waits_for_what_is_in_it() {
+    let world = World::new(|base| {
+        run(
+            base,
+            "git init -q -b main && git config user.email a@b.c && git config user.name n && echo one > f && git add . && git commit -qm one",
+        );
+    });
+    let inside = world.inside();
+    run(
+        &inside,
+        "echo x > held-workflow && git add held-workflow && git commit -qm two",
+    );
+    world.settle();
+    let head = |dir: &std::path::Path| run(dir, "git rev-list --count HEAD").trim().to_string();
+    assert_eq!(
+        (head(&inside), head(&world.base())),
+        ("2".into(), "1".into())
+    );
+    decide(&world, "held-workflow", Verdict::Refuse);
+    assert_eq!(
+        (head(&inside), head(&world.base())),
+        ("1".into(), "1".into())
+    );
+    for dir in [&inside, &world.base()] {
+        assert_eq!(
+            run(
+                dir,
+                "git --no-optional-locks status --porcelain && git fsck --strict --no-dangling 2>&1"
+            ),
+            ""
+        );
+    }
+    run(
+        &inside,
+        "echo y > held-workflow && git add held-workflow && git commit -qm two && echo three > f && git commit -qam three",
+    );
+    world.settle();
+    assert_eq!(head(&world.base()), "1");
+    decide(&world, "held-workflow", Verdict::Release);
+    assert_eq!(head(&world.base()), "3");
+    assert_eq!(
+        run(
+            &world.base(),
+            "git --no-optional-locks status --porcelain && git fsck --strict --no-dangling 2>&1"
+        ),
+        ""
+    );
 }

@@ -221,6 +221,15 @@ fn words(record: &Record) -> String {
         Record::Incoming {
             event,
             source,
+            layer: Some(hold),
+            ..
+        } => format!(
+            "e{event} in: {} as h{hold} has it",
+            kernel::Source::from(source)
+        ),
+        Record::Incoming {
+            event,
+            source,
             bytes,
             ..
         } => {

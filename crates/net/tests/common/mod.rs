@@ -487,6 +487,7 @@ impl World {
             content: Content::new(format!("TOKEN={ENV_SECRET}\n").into_bytes()),
             leaves: Vec::new(),
             answers: None,
+            layer: None,
         });
         let authority = Arc::new(Authority::new().unwrap());
         let ca = dir.path().join("ca.pem");
