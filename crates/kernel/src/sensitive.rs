@@ -136,10 +136,10 @@ impl Sensitive {
                 batch.push((part, 1));
             }
             if batch.len() == BATCH {
-                self.add_all(&mut batch, level, count - at);
+                self.add_all(&mut batch, level, count - at, true);
             }
         }
-        self.add_all(&mut batch, level, 0);
+        self.add_all(&mut batch, level, 0, true);
         self.tokens.seal();
     }
 
@@ -233,6 +233,8 @@ impl Sensitive {
     fn add_lines(&mut self, text: &[u8], level: Level) {
         let mut batch: Vec<(&[u8], u32)> = Vec::with_capacity(BATCH);
         let (mut done, mut told) = (0, 0);
+        // Only what is more than one piece has a space in it.
+        let mut spaced = false;
         for (at, line) in lines(text).enumerate() {
             let at = u32::try_from(at + 1).unwrap_or(u32::MAX);
             let before = batch.len();
@@ -243,15 +245,17 @@ impl Sensitive {
             if whole && !is_common(line.whole) {
                 self.choose(line.whole, at, &mut batch);
             }
+            spaced |= !line.is_one();
             done += line.bytes;
             if batch.len() >= BATCH {
                 told += batch.len();
                 // As many as so far, for what is left of the text.
                 let more = told as u64 * (text.len() - done.min(text.len())) as u64 / done as u64;
-                self.add_all(&mut batch, level, more as usize);
+                self.add_all(&mut batch, level, more as usize, spaced);
+                spaced = false;
             }
         }
-        self.add_all(&mut batch, level, 0);
+        self.add_all(&mut batch, level, 0, spaced);
     }
 
     /// Puts a token, or the parts of a long one, with what will be added.
@@ -272,7 +276,14 @@ impl Sensitive {
             && (self.public.is_empty() || !self.public.contains(hash_of(bytes)))
     }
 
-    fn add_all(&mut self, batch: &mut Vec<(&[u8], u32)>, level: Level, more: usize) {
+    /// Adds a batch, some of which may have a space in it.
+    fn add_all(
+        &mut self,
+        batch: &mut Vec<(&[u8], u32)>,
+        level: Level,
+        more: usize,
+        may_be_spaced: bool,
+    ) {
         let Self {
             tokens,
             records,
@@ -283,7 +294,7 @@ impl Sensitive {
         let mut each = batch.iter();
         tokens.add_all(&bytes, more, &mut |_, added| match (each.next(), added) {
             (Some((bytes, line)), Added::New(_)) => {
-                *spaced = *spaced || memchr::memchr(b' ', bytes).is_some();
+                *spaced = *spaced || may_be_spaced && memchr::memchr(b' ', bytes).is_some();
                 records.push(*line);
             }
             (_, Added::Known(number)) => records.raise(number, level),

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::anchor::{Anchor, Anchors};
 use crate::kind::{Kind, Span};
-use crate::table::{Another, Filter, Place, ROOM_MAX, Table, whole};
+use crate::table::{Another, Filter, Place, ROOM_MAX, Table};
 use crate::tokens::Tokens;
 
 /// Anchors of the first table.
@@ -23,8 +23,6 @@ const ROOM_MIN: usize = 64;
 const GROWTH_MAX: usize = 256;
 /// Places of a full table that are moved to the next one with each anchor that comes.
 const MOVES: usize = 32;
-/// Anchors that are looked for in memory together.
-const TOUCHED_MAX: usize = 128;
 /// Windows that wait for the filter.
 const WAITING: usize = 512;
 
@@ -58,6 +56,7 @@ impl Index {
     }
 
     /// The number of a token, or where it belongs; room is made for it and about so many more.
+    #[inline]
     pub(crate) fn place(
         &mut self,
         tokens: &Tokens,
@@ -68,6 +67,13 @@ impl Index {
         let (best, span) = (anchors.best.kind, anchors.best.span);
         let part = self.part_mut(best, span);
         part.make_room(best, span, tokens, more);
+        // For most there is one table, and a free place in it.
+        if let [table] = part.tables.as_slice() {
+            let found = table.place_by(tokens, bytes, anchors.best);
+            if found.is_ok() || !self.spilled && found.is_err_and(|place| !place.crowded) {
+                return found;
+            }
+        }
         let place = match self.look(tokens, bytes, anchors) {
             Ok(number) => return Ok(number),
             Err(place) => place,
@@ -116,39 +122,15 @@ impl Index {
         }
     }
 
-    /// Brings into the caches what will be needed for tokens with such anchors; the answer says nothing.
-    pub(crate) fn touched<'a>(
-        &self,
-        tokens: impl Iterator<Item = (&'a &'a [u8], &'a Option<Anchors>)>,
-    ) -> u32 {
-        // In a loop that does nothing else, many of them wait for memory together.
-        let mut hashes = [(0, 0); TOUCHED_MAX];
-        let mut held = 0;
-        for (bytes, anchors) in tokens {
-            let Some(anchors) = anchors else {
-                continue;
-            };
-            let best = core::iter::once(anchors.best);
-            for anchor in best.chain(anchors.others(bytes, anchors.best.at)) {
-                if let Some(slot) = hashes.get_mut(held) {
-                    let part = anchor.kind as usize + 3 * (anchor.span as usize);
-                    *slot = (part, whole(anchor.bytes));
-                    held += 1;
-                }
+    /// A token with such anchors will be added soon.
+    #[inline]
+    pub(crate) fn fetch(&self, bytes: &[u8], anchors: &Anchors) {
+        let best = core::iter::once(anchors.best);
+        for anchor in best.chain(anchors.others(bytes, anchors.best.at)) {
+            if let Some(table) = self.part(anchor.kind, anchor.span).tables.last() {
+                table.fetch(anchor.bytes);
             }
         }
-        let [a, b, c] = &self.long;
-        let [d, e, f] = &self.short;
-        let tables = [a, b, c, d, e, f].map(|part| part.tables.last());
-        let touch = |(part, hash): &(usize, u64)| {
-            let table = tables.get(*part).copied().flatten();
-            table.map_or(0, |table| table.first(*hash))
-        };
-        hashes
-            .iter()
-            .take(held)
-            .map(touch)
-            .fold(0, |all, x| all ^ x)
     }
 
     /// What a search needs.
@@ -272,9 +254,13 @@ impl Part {
 
     /// Gives an anchor's windows to the filter, soon.
     fn windows(&mut self, anchor: Anchor) {
+        let Some(table) = self.tables.last() else {
+            return;
+        };
         for window in 0..anchor.span.windows() {
-            self.waiting
-                .push(Filter::hash(anchor.bytes >> (8 * window)));
+            let hash = Filter::hash(anchor.bytes >> (8 * window));
+            table.filter().fetch(hash);
+            self.waiting.push(hash);
         }
         if self.waiting.len() >= WAITING {
             self.fill();

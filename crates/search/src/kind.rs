@@ -1,6 +1,8 @@
 //! What stands in the middle of an anchor decides which filter knows it, so that a search asks each filter only where
 //! one of its anchors can be: prose has hardly a place for keys, and noise hardly one for words.
 
+use crate::lanes::{LANES, Lanes};
+
 /// Every fourth place of a block.
 pub(crate) const EVERY_FOURTH: u64 = 0x1111_1111_1111_1111;
 
@@ -81,21 +83,16 @@ pub(crate) struct Block {
 impl Block {
     pub(crate) const BYTES: usize = 64;
 
-    /// Written so that the compiler does sixteen bytes at once.
     #[inline]
     pub(crate) fn of(bytes: &[u8; Self::BYTES]) -> Self {
-        let mut any = 0;
-        for byte in bytes {
-            any |= strange(*byte) | digit(*byte);
-        }
-        // Most blocks are words only.
-        if any == 0 {
-            return Self::default();
-        }
-        Self {
-            strange: packed(bytes, strange),
-            digits: packed(bytes, digit),
-        }
+        let sixteens = bytes.as_chunks::<LANES>().0.iter().enumerate();
+        sixteens.fold(Self::default(), |block, (nth, sixteen)| {
+            let lanes = Lanes::of(*sixteen);
+            Self {
+                strange: block.strange | lanes.strange() << (nth * LANES),
+                digits: block.digits | lanes.digits() << (nth * LANES),
+            }
+        })
     }
 
     /// Where four bytes begin that make such an anchor; `next` is the block behind it.
@@ -154,29 +151,4 @@ impl Block {
         }
         places as u64 & all
     }
-}
-
-/// Whether a byte is not printable and no end of a line.
-#[inline(always)]
-fn strange(byte: u8) -> u8 {
-    u8::from(byte.wrapping_sub(b' ') >= 95) & u8::from(byte != b'\n')
-}
-
-#[inline(always)]
-fn digit(byte: u8) -> u8 {
-    u8::from(byte.wrapping_sub(b'0') < 10)
-}
-
-/// Which of 64 bytes are something, one bit each.
-#[inline(always)]
-fn packed(bytes: &[u8; Block::BYTES], is: impl Fn(u8) -> u8) -> u64 {
-    let mut flags = [0; Block::BYTES];
-    for (byte, flag) in bytes.iter().zip(&mut flags) {
-        *flag = is(*byte);
-    }
-    let eights = flags.as_chunks::<8>().0;
-    eights.iter().rev().fold(0, |mask, eight| {
-        let eight = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        mask << 8 | eight
-    })
 }

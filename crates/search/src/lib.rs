@@ -28,6 +28,10 @@ mod anchor;
 mod kind;
 /// Parts of a token that are found without the rest.
 mod part;
+/// Memory that is asked for before it is needed.
+mod near;
+/// Sixteen bytes that are looked at together.
+mod lanes;
 /// Tokens as bytes.
 mod tokens;
 /// Sets of hashes.
@@ -35,6 +39,7 @@ mod hashes;
 
 pub use find::{Finder, Found};
 pub use hashes::{Hashes, hash_of};
+pub use lanes::{LANES, Lanes, Which};
 pub use part::PART_BYTES;
 pub use set::{Added, Set};
 

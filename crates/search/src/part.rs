@@ -3,6 +3,7 @@
 
 use crate::anchor::load;
 use crate::kind::{Block, Kind, Span};
+use crate::lanes::{LANES, Lanes};
 
 /// Length of a part that is found without the rest.
 pub const PART_BYTES: usize = 16;
@@ -22,20 +23,33 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn of(token: &[u8]) -> Self {
         let len = token.len().min(Block::BYTES);
+        let bytes = token.get(..len).unwrap_or(token);
         let mut block = Block::default();
-        let (mut letters, mut gaps) = (0, 0);
-        for nth in 0..len.div_ceil(8) {
-            let x = eight(token, nth);
-            let by = 8 * nth;
-            block.digits |= packed(between(x, b'0', b'9')) << by;
-            letters |= packed(between(x | (0x20 * ONES), b'a', b'z')) << by;
-            let gap = !between(x, b'!', b'~') & (0x80 * ONES);
-            // Hardly a token has any, but in the zeros behind its end.
-            if gap != 0 {
-                gaps |= packed(gap) << by;
-                block.strange |= packed(strange(x)) << by;
+        let (mut letters, mut marks) = (0, 0);
+        let mut look = |sixteen: [u8; LANES], at: usize| {
+            let lanes = Lanes::of(sixteen);
+            block.digits |= lanes.digits() << at;
+            letters |= lanes.letters() << at;
+            let here = lanes.marks();
+            marks |= here << at;
+            // Hardly a token has any of the others.
+            if here != 0xffff {
+                block.strange |= lanes.strange() << at;
             }
+        };
+        match bytes.last_chunk::<LANES>() {
+            Some(last) => {
+                for (nth, sixteen) in bytes.as_chunks::<LANES>().0.iter().enumerate() {
+                    look(*sixteen, nth * LANES);
+                }
+                // What was seen already is the same.
+                if !len.is_multiple_of(LANES) {
+                    look(*last, len - LANES);
+                }
+            }
+            None => look(short(bytes), 0),
         }
+        let gaps = !marks & up_to(len.saturating_sub(1));
         block.strange &= up_to(len.saturating_sub(1));
         let mut parts = 0;
         if len > PART_BYTES && len == token.len() && block.digits != 0 {
@@ -106,16 +120,18 @@ impl Shape {
     }
 }
 
-/// The eight bytes of a token that begin at so many times eight; zeros behind its end.
+/// Less than sixteen bytes, and zeros behind their end.
 #[inline]
-fn eight(token: &[u8], nth: usize) -> u64 {
-    let at = 8 * nth;
-    let rest = token.get(at..).unwrap_or_default();
-    match (rest.first_chunk::<8>(), token.last_chunk::<8>()) {
-        (Some(eight), _) => u64::from_le_bytes(*eight),
-        (None, Some(last)) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
-        (None, None) => load(rest),
-    }
+fn short(bytes: &[u8]) -> [u8; LANES] {
+    let (first, last) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => (
+            u64::from_le_bytes(*first),
+            // Those that the first eight have are shifted out.
+            u64::from_le_bytes(*last).unbounded_shr(8 * (LANES - bytes.len()) as u32),
+        ),
+        _ => (load(bytes), 0),
+    };
+    (u128::from(first) | u128::from(last) << 64).to_le_bytes()
 }
 
 /// Where parts begin in which letters and digits alternate, and which have no gap in them.
@@ -145,27 +161,4 @@ fn alternating(letters: u64, digits: u64, gaps: u64) -> u64 {
 #[inline]
 fn up_to(bit: usize) -> u64 {
     u64::MAX >> (63 - bit.min(63))
-}
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-
-/// The upper bit of each of eight bytes that is between two of ASCII.
-#[inline]
-fn between(x: u64, first: u8, last: u8) -> u64 {
-    let low = x & (0x7f * ONES);
-    let from = low + u64::from(0x80 - first) * ONES;
-    let beyond = low + u64::from(0x7f - last) * ONES;
-    from & !beyond & !x & (0x80 * ONES)
-}
-
-/// As [`Block`] has it.
-#[inline]
-fn strange(x: u64) -> u64 {
-    !(between(x, b' ', b'~') | between(x, b'\n', b'\n')) & (0x80 * ONES)
-}
-
-/// The upper bits of eight bytes, the first one lowest.
-#[inline]
-fn packed(bits: u64) -> u64 {
-    (bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }

@@ -7,8 +7,8 @@ use crate::find::Finder;
 use crate::index::Index;
 use crate::tokens::Tokens;
 
-/// Tokens that are looked up together, so that their memory accesses overlap.
-const BATCH: usize = 32;
+/// So many tokens are looked at before the first of them is added.
+const AHEAD: usize = 8;
 
 /// Tokens, numbered in the order in which they came. Each is held once.
 #[derive(Default)]
@@ -53,19 +53,24 @@ impl Set {
 
     /// Adds tokens, and tells what became of each. About so many more will come, as far as that is known.
     pub fn add_all(&mut self, tokens: &[&[u8]], more: usize, tell: &mut dyn FnMut(usize, Added)) {
-        for (nth, batch) in tokens.chunks(BATCH).enumerate() {
-            let mut anchors = [None; BATCH];
-            for (anchors, token) in anchors.iter_mut().zip(batch) {
-                *anchors = Anchors::of(token);
+        // What a token needs of memory comes while those before it are added.
+        let mut ahead: [Option<Anchors>; AHEAD] = [None; AHEAD];
+        for at in 0..tokens.len() + AHEAD {
+            let Some(slot) = ahead.get_mut(at % AHEAD) else {
+                return;
+            };
+            if let Some(at) = at.checked_sub(AHEAD)
+                && let Some(token) = tokens.get(at)
+            {
+                let added = match slot {
+                    Some(anchors) => self.add_one(token, anchors, more),
+                    None => Added::Not,
+                };
+                tell(at, added);
             }
-            // Brings into the caches what the next loop needs.
-            let all = self.index.touched(batch.iter().zip(&anchors));
-            core::hint::black_box(all);
-            for (at, (token, anchors)) in batch.iter().zip(&anchors).enumerate() {
-                let added = anchors
-                    .as_ref()
-                    .map_or(Added::Not, |anchors| self.add_one(token, anchors, more));
-                tell(nth * BATCH + at, added);
+            *slot = tokens.get(at).and_then(|token| Anchors::of(token));
+            if let (Some(token), Some(anchors)) = (tokens.get(at), slot) {
+                self.index.fetch(token, anchors);
             }
         }
     }

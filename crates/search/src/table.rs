@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::anchor::{Anchor, FOLD};
 use crate::kind::{Kind, Span};
+use crate::near;
 use crate::part::Shape;
 use crate::tokens::Tokens;
 
@@ -181,25 +182,10 @@ impl Table {
         let mut next = Some(best);
         let mut crowded: Option<Place> = None;
         while let Some(anchor) = next {
-            let hash = whole(anchor.bytes);
-            let mut shared = 0;
-            let free = self.walk(hash, |number| {
-                shared += 1;
-                tokens.get(number) == Some(bytes)
-            });
-            let at = match free {
-                Ok(at) => at,
-                Err(number) => return Ok(number),
+            let place = match self.place_by(tokens, bytes, anchor) {
+                Err(place) if place.crowded => place,
+                found => return found,
             };
-            let place = Place {
-                anchor,
-                at,
-                entry: tag(hash) << NUMBER_BITS,
-                crowded: shared >= SHARE_MAX,
-            };
-            if !place.crowded {
-                return Err(place);
-            }
             crowded.get_or_insert(place);
             next = shape.anchor_after(bytes, self.kind, Some(anchor.score));
         }
@@ -207,10 +193,35 @@ impl Table {
         Err(crowded.unwrap_or(Place::none(best)))
     }
 
-    /// Where the search for an anchor begins.
+    /// The number of a token, or where it belongs by this anchor of it.
     #[inline]
-    pub(crate) fn first(&self, hash: u64) -> u32 {
-        self.entry(within(hash, self.entries.len()))
+    pub(crate) fn place_by(
+        &self,
+        tokens: &Tokens,
+        bytes: &[u8],
+        anchor: Anchor,
+    ) -> Result<u32, Place> {
+        let hash = whole(anchor.bytes);
+        let mut shared = 0;
+        let at = self.walk(hash, |number| {
+            shared += 1;
+            tokens.get(number) == Some(bytes)
+        });
+        Err(Place {
+            anchor,
+            at: match at {
+                Ok(at) => at,
+                Err(number) => return Ok(number),
+            },
+            entry: tag(hash) << NUMBER_BITS,
+            crowded: shared >= SHARE_MAX,
+        })
+    }
+
+    /// The search for an anchor will begin soon.
+    #[inline]
+    pub(crate) fn fetch(&self, anchor: u64) {
+        near::fetch(&self.entries, within(whole(anchor), self.entries.len()));
     }
 
     pub(crate) fn copy(&self) -> Self {
@@ -241,6 +252,12 @@ impl Filter<'_> {
         self.0
             .get(at)
             .is_some_and(|word| word.load(Relaxed) & mask == 0)
+    }
+
+    /// The window of a hash will be needed soon.
+    #[inline]
+    pub(crate) fn fetch(self, hash: u32) {
+        near::fetch(self.0, self.bits(hash).0);
     }
 
     /// The hash of a window.

@@ -13,6 +13,8 @@
 
 use alloc::vec::Vec;
 
+use search::{LANES, Lanes};
+
 use super::words::{is_capital, is_ordinary};
 
 /// Shorter tokens are found everywhere and say nothing.
@@ -38,27 +40,40 @@ pub(super) struct Line<'a> {
     pub(super) named: bool,
     /// Its length in the text, with its end.
     pub(super) bytes: usize,
-    /// What its bytes are, when it is one piece.
-    one: Option<Classes>,
+    /// Whether it is odd, when it is one piece.
+    one: Option<bool>,
+}
+
+impl Line<'_> {
+    /// Whether it is one piece.
+    pub(super) fn is_one(&self) -> bool {
+        self.one.is_some()
+    }
 }
 
 /// The lines of a text.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
-    let mut from = 0;
-    let ends = memchr::memchr_iter(b'\n', text).chain([text.len()]);
-    ends.map(move |end| {
-        let line = text.get(from..end).unwrap_or_default();
-        from = end + 1;
+    let mut left = Some(text);
+    core::iter::from_fn(move || {
+        let text = left?;
+        // Most pieces that reach the end of a line are all of it.
+        let (first, odd) = end_of_piece(text);
+        let (_, after) = text.split_at_checked(first)?;
+        let end = match after.first() {
+            None | Some(b'\n') => first,
+            Some(_) => memchr::memchr(b'\n', after).map_or(text.len(), |end| first + end),
+        };
+        let line = text.get(..end).unwrap_or_default();
+        left = text.get(end + 1..);
         let bytes = line.len() + 1;
-        let (first, classes) = end_of_piece(line);
         if first == line.len() {
-            return Line {
+            return Some(Line {
                 value: line,
                 whole: line,
                 named: false,
                 bytes,
-                one: Some(classes),
-            };
+                one: Some(odd),
+            });
         }
         let (name, value) = match memchr::memchr2(b'=', b':', line) {
             Some(at) if is_name(line.get(..at).unwrap_or_default()) => (
@@ -67,13 +82,13 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
             ),
             _ => (&[][..], line),
         };
-        Line {
+        Some(Line {
             value,
             whole: unquoted(value.trim_ascii()),
             named: !name.is_empty(),
             bytes,
             one: None,
-        }
+        })
     })
 }
 
@@ -81,10 +96,10 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
 /// there is a phrase among them.
 pub(super) fn tokens<'a>(line: &Line<'a>, all: bool, tell: &mut dyn FnMut(&'a [u8])) -> bool {
     let value = line.value;
-    if let Some(classes) = line.one {
+    if let Some(odd) = line.one {
         let (from, to) = trimmed(value);
         let piece = value.get(from..to).unwrap_or_default();
-        if piece.len() >= TOKEN_BYTES_MIN && !is_ordinary(piece, classes.odd()) {
+        if piece.len() >= TOKEN_BYTES_MIN && !is_ordinary(piece, odd) {
             tell(piece);
         }
         return false;
@@ -96,7 +111,7 @@ pub(super) fn tokens<'a>(line: &Line<'a>, all: bool, tell: &mut dyn FnMut(&'a [u
     let mut end = 0;
     // Whether the run has pieces that are none by themselves.
     let mut ordinary = false;
-    for (from, to, classes) in pieces(value) {
+    for (from, to, odd) in pieces(value) {
         let piece = value.get(from..to).unwrap_or_default();
         let between = value.get(end..from).unwrap_or_default();
         if between == b"@"
@@ -110,7 +125,7 @@ pub(super) fn tokens<'a>(line: &Line<'a>, all: bool, tell: &mut dyn FnMut(&'a [u
             one = None;
             ordinary = false;
         }
-        if is_ordinary(piece, classes.odd()) {
+        if is_ordinary(piece, odd) {
             ordinary = true;
         } else if piece.len() >= TOKEN_BYTES_MIN {
             tell(piece);
@@ -132,9 +147,8 @@ pub(super) fn tokens<'a>(line: &Line<'a>, all: bool, tell: &mut dyn FnMut(&'a [u
 /// Whether a value has nothing but what everybody writes, and little of it.
 pub(super) fn is_common(value: &[u8]) -> bool {
     value.len() < PHRASE_BYTES_MIN
-        && pieces(value).all(|(from, to, classes)| {
-            is_ordinary(value.get(from..to).unwrap_or_default(), classes.odd())
-        })
+        && pieces(value)
+            .all(|(from, to, odd)| is_ordinary(value.get(from..to).unwrap_or_default(), odd))
 }
 
 /// Tells the phrases of words that stand together: from one word on as many as are needed.
@@ -191,19 +205,20 @@ fn joins(between: &[u8]) -> bool {
     )
 }
 
-/// The pieces of a text between the marks that end words: where they begin and end, and what their bytes are.
-fn pieces(text: &[u8]) -> impl Iterator<Item = (usize, usize, Classes)> {
+/// The pieces of a text between the marks that end words: where they begin and end, and whether
+/// they are odd.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (usize, usize, bool)> {
     let mut at = 0;
     core::iter::from_fn(move || {
         loop {
             let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-            let (end, classes) = end_of_piece(rest);
+            let (end, odd) = end_of_piece(rest);
             let (piece, after) = rest.split_at_checked(end)?;
             let start = at;
             at += end + split_bytes(after);
             let (from, to) = trimmed(piece);
             if from < to {
-                return Some((start + from, start + to, classes));
+                return Some((start + from, start + to, odd));
             }
         }
     })
@@ -272,36 +287,51 @@ pub(super) fn utf16(bytes: &[u8]) -> Option<alloc::string::String> {
     )
 }
 
-/// The end of the piece at the start, and what its bytes are.
-fn end_of_piece(text: &[u8]) -> (usize, Classes) {
-    let mut all = IN;
-    let mut at = 0;
-    // Eight at a time, as most end nothing.
-    for eight in text.as_chunks::<8>().0 {
-        let any = eight.iter().fold(IN, |all, byte| all | class(*byte));
-        if any & (ENDS | PERHAPS) != 0 {
-            break;
+/// The end of the piece at the start, and whether it is odd: whether there is a digit in it, or a byte beyond ASCII.
+fn end_of_piece(text: &[u8]) -> (usize, bool) {
+    let (mut at, mut odd) = (0, false);
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let (sixteen, here) = match rest.first_chunk() {
+            Some(sixteen) => (*sixteen, LANES),
+            None => (padded(rest), rest.len()),
+        };
+        let lanes = Lanes::of(sixteen);
+        let beyond = lanes.between(0x80, 0xff);
+        let ends = ends(lanes);
+        let mut stops = ends | beyond.bits();
+        let end = loop {
+            let stop = (stops.trailing_zeros() as usize).min(here);
+            if stop == here || ends >> stop & 1 != 0 {
+                break stop;
+            }
+            if split_bytes(rest.get(stop..).unwrap_or_default()) > 0 {
+                break stop;
+            }
+            stops &= stops - 1;
+        };
+        let odds = (lanes.between(b'0', b'9') | beyond).bits();
+        odd |= odds & ((1 << end) - 1) != 0;
+        at += end;
+        if end < LANES {
+            return (at, odd);
         }
-        all |= any;
-        at += 8;
     }
-    while let Some(byte) = text.get(at) {
-        let class = class(*byte);
-        if class & ENDS != 0
-            || class & PERHAPS != 0 && split_bytes(text.get(at..).unwrap_or_default()) > 0
-        {
-            break;
-        }
-        all |= class;
-        at += 1;
+}
+
+/// Less than sixteen bytes, and zeros behind their end.
+fn padded(bytes: &[u8]) -> [u8; LANES] {
+    let mut sixteen = [0; LANES];
+    for (to, from) in sixteen.iter_mut().zip(bytes) {
+        *to = *from;
     }
-    (at, Classes(all))
+    sixteen
 }
 
 /// Length of the character at the start that ends words, or 0.
 fn split_bytes(text: &[u8]) -> usize {
     match text {
-        [byte, ..] if class(*byte) & ENDS != 0 => 1,
+        [byte, ..] if ends_words(*byte) => 1,
         // White space beyond ASCII, and what stands for bytes that are no text.
         [0xc2, 0x85 | 0xa0, ..] => 2,
         [0xe1, 0x9a, 0x80, ..]
@@ -313,54 +343,35 @@ fn split_bytes(text: &[u8]) -> usize {
     }
 }
 
-/// What the bytes of a piece are.
-#[derive(Clone, Copy)]
-struct Classes(u8);
-
-impl Classes {
-    /// Whether there is a digit among them, or a byte beyond ASCII.
-    fn odd(self) -> bool {
-        self.0 & ODD != 0
-    }
+/// Whether a byte ends words by itself.
+fn ends_words(byte: u8) -> bool {
+    matches!(
+        byte,
+        0 | b'\t'..=b'\r'
+            | b' '
+            | b'"'
+            | b'&'..=b')'
+            | b','
+            | b':'..=b'@'
+            | b'['..=b']'
+            | b'`'
+            | b'{'..=b'}'
+    )
 }
 
-const IN: u8 = 0;
-const ENDS: u8 = 1;
-const PERHAPS: u8 = 2;
-const ODD: u8 = 4;
-
-fn class(byte: u8) -> u8 {
-    CLASSES.get(usize::from(byte)).copied().unwrap_or(IN)
-}
-
-static CLASSES: [u8; 256] = classes();
-
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated by the compiler, which would not accept a wrong index"
-)]
-const fn classes() -> [u8; 256] {
-    let mut classes = [IN; 256];
-    let ends = b" \t\n\r\x0b\x0c\0\"'`=,;:<>()[]{}|&@?\\";
-    let mut at = 0;
-    while at < ends.len() {
-        classes[ends[at] as usize] = ENDS;
-        at += 1;
-    }
-    let leads = [0xc2, 0xe1, 0xe2, 0xe3, 0xef];
-    at = 0;
-    while at < leads.len() {
-        classes[leads[at]] = PERHAPS;
-        at += 1;
-    }
-    at = 0;
-    while at < classes.len() {
-        if (at as u8).is_ascii_digit() || !(at as u8).is_ascii() {
-            classes[at] |= ODD;
-        }
-        at += 1;
-    }
-    classes
+/// Which of sixteen bytes do, one bit each.
+fn ends(lanes: Lanes) -> u64 {
+    let ends = lanes.are(0)
+        | lanes.between(b'\t', b'\r')
+        | lanes.are(b' ')
+        | lanes.are(b'"')
+        | lanes.between(b'&', b')')
+        | lanes.are(b',')
+        | lanes.between(b':', b'@')
+        | lanes.between(b'[', b']')
+        | lanes.are(b'`')
+        | lanes.between(b'{', b'}');
+    ends.bits()
 }
 
 /// Where a piece begins and ends without dots and hyphens around it.
@@ -388,4 +399,40 @@ fn is_name(text: &[u8]) -> bool {
         && text
             .iter()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bytes_at_once_end_words_as_one_does() {
+        for byte in 0..=u8::MAX {
+            for at in 0..LANES {
+                let mut sixteen = [b'a'; LANES];
+                sixteen[at] = byte;
+                let expected = u64::from(ends_words(byte)) << at;
+                assert_eq!(ends(Lanes::of(sixteen)), expected, "{byte:#x} at {at}");
+            }
+        }
+    }
+
+    /// By one byte after the other.
+    fn plainly(text: &[u8]) -> (usize, bool) {
+        let end = (0..text.len()).find(|at| split_bytes(&text[*at..]) > 0);
+        let end = end.unwrap_or(text.len());
+        let odd = |byte: &u8| byte.is_ascii_digit() || !byte.is_ascii();
+        (end, text[..end].iter().any(odd))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_piece_ends_where_a_byte_or_a_character_ends_it(
+            text in proptest::collection::vec(proptest::sample::select(&b"aZ7-._/ \n\"=\xc2\x85\xa0\xe2\x80\x8a\xe3\xef\xbf\xbd\x00\xff"[..]), 0..70),
+            word in "[a-zA-Z0-9é]{0,40}",
+        ) {
+            let text = [word.as_bytes(), &text].concat();
+            proptest::prop_assert_eq!(end_of_piece(&text), plainly(&text));
+        }
+    }
 }
