@@ -63,6 +63,7 @@ impl Trees {
         let mut dirs: BTreeSet<(usize, Rel)> = BTreeSet::new();
         // What could not be moved to its new place is not removed from its old one.
         let mut stays: HashSet<(usize, Rel)> = HashSet::new();
+        let mut again: Vec<(usize, Rel)> = Vec::new();
         let mut timed: Vec<(usize, Delta)> = Vec::new();
         // Many new files in a row are made durable together.
         let mut prepared: HashMap<u64, Result<(), CommitError>> = HashMap::new();
@@ -102,8 +103,17 @@ impl Trees {
                 // As in a crash: nothing comes after it.
                 return;
             }
-            if let (Err(_), Some(origin)) = (&result, &found.origin) {
-                stays.insert((found.tree, origin.clone()));
+            if let (Err(error), Some(origin)) = (&result, &found.origin) {
+                let place = (found.tree, origin.clone());
+                let above = || {
+                    let state = self.overlay.lock();
+                    state.changes_above(found.tree, &found.delta.path)
+                };
+                if matches!(error, CommitError::Changed(_)) || above() {
+                    // It is tried again, and so is this.
+                    again.push(place.clone());
+                }
+                stays.insert(place);
             }
             if let (Ok(Some(version)), Some((ino, _))) = (&result, found.node) {
                 // Before its old place goes: the agent may open it at any time.
@@ -148,6 +158,10 @@ impl Trees {
         for (found, event, result) in results {
             let told = self.conclude(&found, event, result);
             session.done(event, told);
+        }
+        let mut state = self.overlay.lock();
+        for (tree, origin) in again {
+            state.touch(tree, origin, false);
         }
     }
 

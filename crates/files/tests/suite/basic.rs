@@ -545,8 +545,17 @@ fn a_refused_move_leaves_the_file_where_it_was() {
     assert_eq!(world.session.held().len(), 0);
 }
 
-/// Moves a file and does something to it while the move is carried out.
+/// Moves a file and does something to it while the move is put in place.
 fn moved_and_meanwhile(
+    meanwhile: impl Fn(&std::path::Path) + Send + Sync + 'static,
+) -> (World, Vec<String>) {
+    edited_moved_and_meanwhile(None, "swap in", meanwhile)
+}
+
+/// The same with other content, and at another step.
+fn edited_moved_and_meanwhile(
+    edited: Option<&str>,
+    at: &'static str,
     meanwhile: impl Fn(&std::path::Path) + Send + Sync + 'static,
 ) -> (World, Vec<String>) {
     let disk = world::Disk::new();
@@ -554,7 +563,7 @@ fn moved_and_meanwhile(
     let inside = disk.dir.path().join("mnt/workspace");
     let once = std::sync::Once::new();
     let steps = move |step: &'static str| {
-        if step == "swap in" {
+        if step == at {
             once.call_once(|| meanwhile(&inside));
         }
         Ok(())
@@ -565,6 +574,9 @@ fn moved_and_meanwhile(
         ..Default::default()
     };
     let world = World::on(disk, options);
+    if let Some(content) = edited {
+        fs::write(world.inside().join("from"), content).unwrap();
+    }
     fs::rename(world.inside().join("from"), world.inside().join("to")).unwrap();
     world.settle();
     let view = snapshot(&world.inside());
@@ -591,6 +603,15 @@ fn a_move_goes_well_whatever_happens_meanwhile() {
         moved_and_meanwhile(replaced).1,
         ["on 0644 \"content\"", "to 0644 \"another\""]
     );
+}
+
+/// The old place goes although the move had to be made anew.
+#[test]
+fn a_move_of_what_is_written_meanwhile_is_made_anew() {
+    let written =
+        |inside: &std::path::Path| fs::write(inside.join("to"), "written meanwhile").unwrap();
+    let (_, view) = edited_moved_and_meanwhile(Some("edited"), "copy", written);
+    assert_eq!(view, ["to 0644 \"written meanwhile\""]);
 }
 
 #[test]
