@@ -2,6 +2,10 @@
 //! and nothing else.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
 
 use crate::world::{World, run, snapshot};
 use kernel::Verdict;
@@ -238,4 +242,103 @@ fn a_commit_of_git_waits_for_what_is_in_it() {
         ),
         ""
     );
+}
+
+const NAMES: [&str; 8] = [
+    "a", "b", "held1", "held2", "d", "d/x", "d/held3", "held-dir",
+];
+
+/// What is done, or decided.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize, u8),
+    Append(usize, u8),
+    Copy(usize, usize),
+    Mkdir(usize),
+    Remove(usize),
+    Rename(usize, usize),
+    /// By a program of its own, which has read nothing before.
+    Foreign(usize, usize),
+    Settle,
+    Decide(usize, bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let n = || 0..NAMES.len();
+    let step = prop_oneof![
+        4 => (n(), any::<u8>()).prop_map(|(a, b)| Step::Write(a, b)),
+        2 => (n(), any::<u8>()).prop_map(|(a, b)| Step::Append(a, b)),
+        4 => (n(), n()).prop_map(|(a, b)| Step::Copy(a, b)),
+        2 => n().prop_map(Step::Mkdir),
+        2 => n().prop_map(Step::Remove),
+        3 => (n(), n()).prop_map(|(a, b)| Step::Rename(a, b)),
+        1 => (n(), n()).prop_map(|(a, b)| Step::Foreign(a, b)),
+        4 => Just(Step::Settle),
+        4 => (any::<usize>(), any::<bool>()).prop_map(|(a, b)| Step::Decide(a, b)),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+/// Decides one of the holds.
+fn decide_one(world: &World, which: usize, release: bool) {
+    let held = world.session.held();
+    let Some(one) = held.get(which % held.len().max(1)) else {
+        return;
+    };
+    let verdict = if release {
+        Verdict::Release
+    } else {
+        Verdict::Refuse
+    };
+    let _ = world
+        .session
+        .verdict(one.hold, one.manifest, verdict, "test", "at random");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is held, changed again, read, taken back and decided, in whatever order: in the end the host
+    /// has what is seen inside, and nobody has to make peace between them.
+    #[test]
+    fn decided_in_any_order_the_host_has_what_is_seen(steps in steps()) {
+        let world = World::new(|base| fs::write(base.join("a"), "of the base").unwrap());
+        let inside = world.inside();
+        let at = |n: &usize| inside.join(NAMES[*n]);
+        for step in &steps {
+            let _: std::io::Result<()> = match step {
+                Step::Write(n, byte) => fs::write(at(n), [*byte; 10]),
+                Step::Append(n, byte) => fs::OpenOptions::new()
+                    .append(true)
+                    .open(at(n))
+                    .and_then(|mut file| file.write_all(&[*byte])),
+                Step::Copy(a, b) => fs::copy(at(a), at(b)).map(drop),
+                Step::Mkdir(n) => fs::create_dir(at(n)),
+                Step::Remove(n) => fs::remove_file(at(n)).or_else(|_| fs::remove_dir(at(n))),
+                Step::Rename(a, b) => fs::rename(at(a), at(b)),
+                Step::Foreign(a, b) => {
+                    let copy = Command::new("cp").arg(at(a)).arg(at(b)).stderr(Stdio::null()).status();
+                    copy.map(drop)
+                }
+                Step::Settle => {
+                    world.settle();
+                    Ok(())
+                }
+                Step::Decide(which, release) => {
+                    decide_one(&world, *which, *release);
+                    Ok(())
+                }
+            };
+        }
+        // What is left: all of it, by turns.
+        for n in 0..1000 {
+            world.settle();
+            if world.session.held().is_empty() {
+                break;
+            }
+            decide_one(&world, n, n % 3 != 0);
+        }
+        prop_assert_eq!(held(&world), Vec::<String>::new());
+        prop_assert_eq!(snapshot(&world.base()), snapshot(&inside), "{:?} {:?}", world.seen(), world.failed());
+    }
 }
