@@ -2,7 +2,7 @@
 //! links to links with interpreters elsewhere again. Everything found is shown read-only, and as
 //! little of it as works: never a whole home, never a folder known for credentials.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
@@ -127,6 +127,9 @@ struct Search<'a> {
     path: OsString,
     shown: BTreeSet<PathBuf>,
     followed: BTreeSet<PathBuf>,
+    /// What a folder of scripts asks for again and again.
+    resolved: BTreeMap<OsString, Option<PathBuf>>,
+    real_folders: BTreeMap<PathBuf, Option<PathBuf>>,
     notes: BTreeSet<String>,
 }
 
@@ -142,6 +145,8 @@ impl<'a> Search<'a> {
             path,
             shown: BTreeSet::new(),
             followed: BTreeSet::new(),
+            resolved: BTreeMap::new(),
+            real_folders: BTreeMap::new(),
             notes: BTreeSet::new(),
         }
     }
@@ -156,6 +161,27 @@ impl<'a> Search<'a> {
             .filter(|directory| directory.is_absolute())
             .map(|directory| directory.join(name))
             .find(|candidate| is_executable(candidate))
+    }
+
+    /// The same for what is asked for often.
+    fn resolve_again(&mut self, name: OsString) -> Option<PathBuf> {
+        if let Some(known) = self.resolved.get(&name) {
+            return known.clone();
+        }
+        let found = self.resolve(&name);
+        self.resolved.insert(name, found.clone());
+        found
+    }
+
+    /// The real path of what is no link itself.
+    fn real(&mut self, file: &Path) -> Option<PathBuf> {
+        let (folder, name) = (file.parent()?, file.file_name()?);
+        if let Some(known) = self.real_folders.get(folder) {
+            return known.as_ref().map(|folder| folder.join(name));
+        }
+        let found = folder.canonicalize().ok();
+        self.real_folders.insert(folder.to_owned(), found.clone());
+        found.map(|folder| folder.join(name))
     }
 
     fn show_path_entry(&mut self, directory: &Path) {
@@ -208,14 +234,14 @@ impl<'a> Search<'a> {
             self.follow(&plain(&target), depth + 1);
             return;
         }
-        let Ok(real) = program.canonicalize() else {
+        let Some(real) = self.real(program).filter(|real| real.exists()) else {
             return;
         };
         if real != program {
             self.show_file(&real);
         }
         for interpreter in interpreters(&real) {
-            if let Some(interpreter) = self.resolve(&interpreter) {
+            if let Some(interpreter) = self.resolve_again(interpreter) {
                 self.follow(&interpreter, depth + 1);
             }
         }
@@ -424,7 +450,7 @@ fn plain(path: &Path) -> PathBuf {
 /// The programs that the first line of a script names: the interpreter, and with `env` also what
 /// that looks for.
 fn interpreters(script: &Path) -> Vec<OsString> {
-    let mut start = Vec::new();
+    let mut start = Vec::with_capacity(1024);
     let read = fs::File::open(script).and_then(|file| file.take(512).read_to_end(&mut start));
     let line = start.strip_prefix(b"#!").filter(|_| read.is_ok());
     let Some(line) = line.and_then(|rest| rest.split(|byte| *byte == b'\n').next()) else {
