@@ -9,7 +9,7 @@ use store::Lease;
 use crate::attr::{Kind, Version};
 use crate::commit::{CommitError, Host};
 use crate::delta::{Content, Delta};
-use crate::path::{self, Rel, split};
+use crate::path::{self, Rel, below, split};
 use crate::recover;
 use crate::settle::Pending;
 use crate::trees::Trees;
@@ -91,8 +91,16 @@ impl Trees {
                 }
             }
             let key = (found.tree, found.delta.path.clone());
+            let held_up = |(tree, place): &(usize, Rel)| {
+                found.delta.new.is_none()
+                    && *tree == key.0
+                    && (*place == key.1 || below(place, &key.1))
+            };
             let result = match prepared.remove(&event.0) {
-                _ if found.delta.new.is_none() && stays.contains(&key) => {
+                _ if stays.iter().any(held_up) => {
+                    if again.iter().any(held_up) {
+                        again.push(key.clone());
+                    }
                     Err(CommitError::Moved(path::text(&found.delta.path)))
                 }
                 Some(Ok(())) => host.carry_out_prepared(event.0, &found.delta),

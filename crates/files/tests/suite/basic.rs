@@ -614,6 +614,45 @@ fn a_move_of_what_is_written_meanwhile_is_made_anew() {
     assert_eq!(view, ["to 0644 \"written meanwhile\""]);
 }
 
+/// The same with the directories around it.
+#[test]
+fn a_moved_directory_goes_although_something_in_it_is_written_meanwhile() {
+    let disk = world::Disk::new();
+    fs::create_dir_all(disk.base().join("from/in")).unwrap();
+    fs::write(disk.base().join("from/in/file"), "content").unwrap();
+    fs::write(disk.base().join("from/other"), "other").unwrap();
+    let file = disk.dir.path().join("mnt/workspace/to/in/file");
+    let once = std::sync::Once::new();
+    let steps = move |step: &'static str| {
+        if step == "copy" {
+            once.call_once(|| fs::write(&file, "written meanwhile").unwrap());
+        }
+        Ok(())
+    };
+    let options = files::Options {
+        steps: Some(std::sync::Arc::new(steps)),
+        quiet: std::time::Duration::from_secs(1000),
+        ..Default::default()
+    };
+    let world = World::on(disk, options);
+    let inside = world.inside();
+    fs::write(inside.join("from/in/file"), "edited").unwrap();
+    fs::rename(inside.join("from"), inside.join("to")).unwrap();
+    world.settle();
+    let view = snapshot(&inside);
+    assert_eq!(
+        view,
+        [
+            "to 0755 dir",
+            "to/in 0755 dir",
+            "to/in/file 0644 \"written meanwhile\"",
+            "to/other 0644 \"other\"",
+        ]
+    );
+    let seen = (world.seen(), world.failed());
+    assert_eq!(snapshot(&world.base()), view, "{seen:?}");
+}
+
 #[test]
 fn f9_a_place_that_runs_later_is_held_under_whatever_name() {
     let world = World::new(|base| {
