@@ -97,6 +97,8 @@ pub(crate) struct Ended {
 
 /// Runs an agent from its first instruction to the end of its session.
 pub(crate) fn run(order: Order) -> Outcome<Ended> {
+    // It takes a while, and needs nothing of what follows.
+    let ahead = sandbox::ahead();
     let surroundings = Surroundings::read()?;
     let workspace = workspace(order.workspace.as_deref())?;
     let found = find_policy(&surroundings, &workspace, order.policy.as_deref())?;
@@ -153,6 +155,7 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
         mode: order.mode,
     };
     let started = start(
+        ahead,
         &order,
         &surroundings,
         &setup,
@@ -194,6 +197,7 @@ pub(crate) fn run(order: Order) -> Outcome<Ended> {
     reason = "each is made in another place and used in this one"
 )]
 fn start(
+    ahead: sandbox::Ahead,
     order: &Order,
     surroundings: &Surroundings,
     setup: &Setup,
@@ -251,7 +255,7 @@ fn start(
         placeholders,
         &authority.pem(),
     )?;
-    let mut prepared = sandbox::prepare(&plan).map_err(confinement)?;
+    let mut prepared = ahead.prepare(&plan).map_err(confinement)?;
     let mut notes: Vec<String> = std::mem::take(&mut prepared.notes);
 
     // The channels.

@@ -99,14 +99,19 @@ fn take_control() -> io::Result<Control> {
 fn outer(control: &Control) -> Result<(), SandboxError> {
     // Out of the terminal's foreground group: only the monitor decides about its signals.
     let _ = rustix::process::setsid();
-    let (request, fds) = control
-        .receive()
-        .during("read the plan")?
-        .ok_or_else(|| SandboxError::step("read the plan", "the monitor is gone"))?;
-    match request {
-        Request::Prepare(identity) => {
-            let plan = read_plan(fds)?;
+    let next = || {
+        control
+            .receive()
+            .during("read the plan")?
+            .ok_or_else(|| SandboxError::step("read the plan", "the monitor is gone"))
+    };
+    match next()?.0 {
+        Request::Enter(identity) => {
             enter_outer_namespaces(control, identity)?;
+            let (Request::Prepare, fds) = next()? else {
+                return Err(SandboxError::step("read the plan", "it did not come"));
+            };
+            let plan = read_plan(fds)?;
             // Here and not in init: requests then name tasks as the monitor's own `/proc` does.
             let fuse = match plan.trees.is_empty() {
                 true => None,

@@ -17,8 +17,10 @@ use crate::identity::Identity;
 /// What the monitor says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Build the first phase of this plan; the plan itself is in the memfd that comes along.
-    Prepare(Identity),
+    /// Enter the outer namespaces as this one; a plan follows.
+    Enter(Identity),
+    /// Build the first phase of the plan, which is in the memfd that comes along.
+    Prepare,
     /// Try each ability of the host and report.
     Probe(Identity),
     /// The id maps of N0 are written.

@@ -35,4 +35,6 @@ pub use child::child_main_if_requested;
 pub use doctor::{Check, CheckName, CheckStatus, doctor, doctor_with};
 pub use error::SandboxError;
 pub use plan::{Bind, Plan, SyntheticFile, Tree};
-pub use prepare::{Agent, Door, Exit, Launcher, Prepared, Stdio, prepare, prepare_with};
+pub use prepare::{
+    Agent, Ahead, Door, Exit, Launcher, Prepared, Stdio, ahead, prepare, prepare_with,
+};

@@ -25,41 +25,83 @@ pub fn prepare(plan: &Plan) -> Result<Prepared, SandboxError> {
 /// As [`prepare`], with another program for the children.
 pub fn prepare_with(plan: &Plan, launcher: &Launcher) -> Result<Prepared, SandboxError> {
     plan.check()?;
-    let boundary = Boundary::launch(launcher)?;
-    boundary
-        .control
-        .send(
-            &Request::Prepare(boundary.identity),
-            &[write_plan(plan)?.as_fd()],
-        )
-        .during("hand over the plan")?;
-    boundary.serve_maps()?;
-    match boundary.receive("prepare the boundary")? {
-        (
-            Reply::Ready {
-                fuse,
-                tcp,
-                udp,
-                notes,
-            },
-            fds,
-        ) => {
-            let mut fds = fds.into_iter();
-            let fuse = if fuse { fds.next() } else { None };
-            let tcp: Vec<_> = fds.by_ref().take(tcp).collect();
-            let udp: Vec<_> = fds.by_ref().take(udp).collect();
-            let (door, theirs) = Control::pair().during("open a socket for services inside")?;
-            Ok(Prepared {
-                door: Some(Door(Mutex::new(door))),
-                theirs,
-                fuse,
-                tcp,
-                udp,
-                notes,
-                boundary,
-            })
+    Boundary::enter(launcher)?.prepare(plan)
+}
+
+/// Starts the boundary's own process ahead of its plan: it enters its namespaces while the plan is
+/// made. Dropped without one, it ends.
+pub fn ahead() -> Ahead {
+    let entering = std::thread::Builder::new()
+        .name("sandbox-ahead".to_string())
+        .spawn(|| Boundary::enter(&Launcher::default()));
+    Ahead(entering.ok())
+}
+
+/// A boundary that still lacks its plan.
+#[derive(Debug)]
+pub struct Ahead(Option<std::thread::JoinHandle<Result<Boundary, SandboxError>>>);
+
+impl Ahead {
+    /// As [`prepare`].
+    pub fn prepare(mut self, plan: &Plan) -> Result<Prepared, SandboxError> {
+        plan.check()?;
+        let entered = self.0.take().and_then(|entering| entering.join().ok());
+        let boundary = entered.unwrap_or_else(|| Boundary::enter(&Launcher::default()))?;
+        boundary.prepare(plan)
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // With the boundary its process ends.
+        let _ = self.0.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+impl Boundary {
+    fn enter(launcher: &Launcher) -> Result<Self, SandboxError> {
+        let boundary = Self::launch(launcher)?;
+        boundary
+            .control
+            .send(&Request::Enter(boundary.identity), &[])
+            .during("start the outer process")?;
+        boundary.serve_maps()?;
+        Ok(boundary)
+    }
+
+    fn prepare(self, plan: &Plan) -> Result<Prepared, SandboxError> {
+        let boundary = self;
+        boundary
+            .control
+            .send(&Request::Prepare, &[write_plan(plan)?.as_fd()])
+            .during("hand over the plan")?;
+        match boundary.receive("prepare the boundary")? {
+            (
+                Reply::Ready {
+                    fuse,
+                    tcp,
+                    udp,
+                    notes,
+                },
+                fds,
+            ) => {
+                let mut fds = fds.into_iter();
+                let fuse = if fuse { fds.next() } else { None };
+                let tcp: Vec<_> = fds.by_ref().take(tcp).collect();
+                let udp: Vec<_> = fds.by_ref().take(udp).collect();
+                let (door, theirs) = Control::pair().during("open a socket for services inside")?;
+                Ok(Prepared {
+                    door: Some(Door(Mutex::new(door))),
+                    theirs,
+                    fuse,
+                    tcp,
+                    udp,
+                    notes,
+                    boundary,
+                })
+            }
+            (other, _) => Err(unexpected("prepare the boundary", &other)),
         }
-        (other, _) => Err(unexpected("prepare the boundary", &other)),
     }
 }
 
