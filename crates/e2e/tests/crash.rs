@@ -231,6 +231,8 @@ impl Scene {
             .read_dir()
             .ok()?
             .flatten()
+            // Killed before its log was there, it never began.
+            .filter(|entry| entry.path().join("log.jsonl").exists())
             .map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.next()
     }
