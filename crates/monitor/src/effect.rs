@@ -2,6 +2,8 @@
 //! refused or held; a held one is decided again when a verdict comes, by the same kernel and
 //! through the same log. There is no second path.
 
+use std::sync::MutexGuard;
+
 use kernel::manifest::Nonce;
 use kernel::planted::{self, Bug};
 use kernel::{
@@ -18,6 +20,33 @@ use crate::session::{Core, Held, Outcome, Session};
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
+    let (core, event) = taken_in(session, incoming);
+    drop(core);
+    event
+}
+
+/// Content reached the agent, and with it ended the effect whose answer it is.
+pub(crate) fn answered(
+    session: &Session,
+    incoming: Incoming,
+    event: EventId,
+    result: Result<String, String>,
+) {
+    let (mut core, _) = taken_in_gathering(session, incoming, true);
+    ended(&mut core, event, result);
+    core.write_out();
+}
+
+fn taken_in(session: &Session, incoming: Incoming) -> (MutexGuard<'_, Core>, EventId) {
+    taken_in_gathering(session, incoming, false)
+}
+
+/// Records content and learns from it. When the log gathers, whoever asked for that writes it out.
+fn taken_in_gathering(
+    session: &Session,
+    incoming: Incoming,
+    gather: bool,
+) -> (MutexGuard<'_, Core>, EventId) {
     let bytes = incoming.content.bytes.len();
     // Evidence need not survive a power cut, but what is secret does: without it, another process
     // would let it out.
@@ -40,6 +69,9 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
     let mut core = session.core();
     if matches!(incoming.source, Source::Location { .. }) {
         core.news();
+    }
+    if gather {
+        core.log.gather();
     }
     let event = core.next_event();
     let record = Record::Incoming {
@@ -71,7 +103,7 @@ pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
         session.workspace(),
         Input::Incoming { event, incoming },
     );
-    event
+    (core, event)
 }
 
 pub(crate) fn propose(
@@ -174,6 +206,11 @@ pub(crate) fn propose(
         effect.operation = "message".to_string();
     }
     let unrecorded = planted::is(Bug::ProposalUnrecorded) && decision == "release";
+    // A decision and the permit that it spends are one write.
+    let releases = matches!(action, Action::Release(_)) && relabel.is_none();
+    if releases {
+        core.log.gather();
+    }
     if !unrecorded && let Err(error) = core.append(&record) {
         take_back(&mut core);
         return failed(&error.to_string(), event, &effect);
@@ -198,7 +235,9 @@ pub(crate) fn propose(
             // only asks changes nothing that a lost record would hide.
             let only_asks = effect.operation.reads_only() || planted::is(Bug::PostOnlyAsks);
             let spent = if effect.class == Class::Stageable || only_asks {
-                ledger.spend_soon(log, permit)
+                ledger
+                    .spend_soon(log, permit)
+                    .and_then(|lease| log.write_out().map(|()| lease))
             } else {
                 ledger.spend(log, permit)
             };
@@ -210,6 +249,7 @@ pub(crate) fn propose(
                 }
                 Err(error) => {
                     core.failed.get_or_insert_with(|| error.to_string());
+                    core.write_out();
                     failed(&error.to_string(), event, &effect)
                 }
             }
@@ -335,11 +375,14 @@ pub(crate) fn reconsider(session: &Session) -> Result<(), String> {
 }
 
 pub(crate) fn done(session: &Session, event: EventId, result: Result<String, String>) {
+    ended(&mut session.core(), event, result);
+}
+
+fn ended(core: &mut Core, event: EventId, result: Result<String, String>) {
     let (ok, what) = match result {
         Ok(what) => (true, what),
         Err(what) => (false, what),
     };
-    let mut core = session.core();
     core.tell(format!("{} done: {what}", event.0));
     // The effect has happened; that its outcome cannot be recorded stops what comes after.
     let _ = core.append(&Record::Done {

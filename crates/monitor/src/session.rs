@@ -342,6 +342,11 @@ impl Session {
         effect::done(self, event, result);
     }
 
+    /// As [`Session::incoming`] and then [`Session::done`], in one write: the end of an answer.
+    pub fn answered(&self, incoming: Incoming, event: EventId, result: Result<String, String>) {
+        effect::answered(self, incoming, event, result);
+    }
+
     /// Records that a notice reached the agent, and how (`answer`, `conversation`, `terminal`).
     pub fn told(&self, notice: &Notice, how: &str) {
         let record = Record::Told {
@@ -464,6 +469,13 @@ impl Core {
             self.failed.get_or_insert_with(|| error.to_string());
         }
         result
+    }
+
+    /// Writes what the log gathered.
+    pub(crate) fn write_out(&mut self) {
+        if let Err(error) = self.log.write_out() {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
     }
 
     /// Adds a line to the trace that oracles are shown the end of.

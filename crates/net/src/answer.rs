@@ -24,6 +24,9 @@ use crate::upstream::{Body, BoxError};
 /// So much of an answer is told to the monitor.
 const TOLD_BYTES_MAX: usize = 1 << 20;
 
+/// To look into more than this takes a while.
+const LARGE_BYTES: usize = 32 << 10;
+
 /// Headers that speak of one connection only.
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
@@ -171,27 +174,34 @@ impl Tee {
 
     /// Tells the monitor what is pending.
     fn tell(&mut self) {
-        if self.pending.is_empty() || self.belongs.internal {
+        let Some(incoming) = self.take_pending() else {
             return;
+        };
+        let session = &self.shared.session;
+        if incoming.content.bytes.len() > LARGE_BYTES {
+            tokio::task::block_in_place(|| session.incoming(incoming));
+        } else {
+            session.incoming(incoming);
+        }
+    }
+
+    /// What the monitor was not told yet.
+    fn take_pending(&mut self) -> Option<kernel::Incoming> {
+        if self.pending.is_empty() || self.belongs.internal {
+            return None;
         }
         let raw = self.pending.split().freeze();
         self.told += raw.len();
         let bytes = plain(&self.headers, raw);
         self.renewed(&bytes);
-        let incoming = kernel::Incoming {
+        Some(kernel::Incoming {
             channel: Channel::Net,
             source: Source::Party(self.belongs.host.clone()),
             content: Content::new(bytes.to_vec()),
             leaves: Vec::new(),
             answers: None,
             layer: None,
-        };
-        let session = &self.shared.session;
-        if bytes.len() > 32 << 10 {
-            tokio::task::block_in_place(|| session.incoming(incoming));
-        } else {
-            session.incoming(incoming);
-        }
+        })
     }
 
     /// A party that the policy names may hand out keys, to renew one.
@@ -213,7 +223,7 @@ impl Tee {
             return;
         }
         self.finished = true;
-        self.tell();
+        let rest = self.take_pending();
         if self.belongs.internal {
             self.shared
                 .config
@@ -221,10 +231,19 @@ impl Tee {
                 .answer(&self.belongs.host, &self.belongs.path, &[]);
         }
         let what = format!("{}, {} bytes", self.status, self.passed);
-        self.belongs.settle.tell(match result {
+        let result = match result {
             Ok(()) => Ok(what),
             Err(why) => Err(format!("{what}, then {why}")),
-        });
+        };
+        let settle = &mut self.belongs.settle;
+        if rest
+            .as_ref()
+            .is_some_and(|rest| rest.content.bytes.len() > LARGE_BYTES)
+        {
+            tokio::task::block_in_place(|| settle.tell_with(rest, result));
+        } else {
+            settle.tell_with(rest, result);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use kernel::{Effect, EventId, Notice};
+use kernel::{Effect, EventId, Incoming, Notice};
 use monitor::{Held, Outcome};
 use store::{Lease, Parked};
 
@@ -130,14 +130,29 @@ impl Settle {
 
     /// The whole outcome; only the first word counts.
     pub(crate) fn tell(&mut self, result: Result<String, String>) {
-        match std::mem::replace(&mut self.to, To::Nobody) {
-            To::Event(event) => {
+        self.tell_with(None, result);
+    }
+
+    /// The whole outcome, and what is left to tell of the answer, which comes first.
+    pub(crate) fn tell_with(&mut self, rest: Option<Incoming>, result: Result<String, String>) {
+        let session = &self.shared.session;
+        match (std::mem::replace(&mut self.to, To::Nobody), rest) {
+            (To::Event(event), rest) => {
                 let timed = result.map(|what| format!("{what}{}", self.times()));
-                self.shared.session.done(event, timed);
+                match rest {
+                    Some(rest) => session.answered(rest, event, timed),
+                    None => session.done(event, timed),
+                }
             }
-            // The monitor may have stopped listening.
-            To::Commit(report) => drop(report.send(result)),
-            To::Nobody => {}
+            (to, rest) => {
+                if let Some(rest) = rest {
+                    session.incoming(rest);
+                }
+                if let To::Commit(report) = to {
+                    // The monitor may have stopped listening.
+                    let _ = report.send(result);
+                }
+            }
         }
     }
 

@@ -12,7 +12,7 @@ pub type Name = Digest;
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// Bytes were appended to the log; in memory, maybe not on disk.
+    /// A line was appended to the log; in memory, maybe not on disk.
     Wrote(Vec<u8>),
     /// As [`Seen::Wrote`], read: how often a record of its line can be seen is up to the disk.
     Logged(Record),

@@ -64,7 +64,9 @@ impl Ledger {
     /// When the log cannot be written, or the event was spent before; there is no lease then.
     pub fn spend(&mut self, log: &mut Log, permit: Permit) -> Result<Lease, LogError> {
         let lease = self.spend_soon(log, permit)?;
-        if !planted::is(Bug::SpentSoon) {
+        if planted::is(Bug::SpentSoon) {
+            log.write_out()?;
+        } else {
             log.sync()?;
         }
         Ok(lease)

@@ -88,8 +88,10 @@ pub struct Log {
     prev: Digest,
     stopped: Option<String>,
     clock: Clock,
-    /// The line under way; kept for its capacity.
-    line: Vec<u8>,
+    /// Lines that are not in the file yet; kept for its capacity.
+    lines: Vec<u8>,
+    /// Whether lines wait for [`Log::write_out`].
+    gathers: bool,
 }
 
 impl fmt::Debug for Log {
@@ -136,7 +138,8 @@ impl Log {
             prev: Digest::default(),
             stopped: None,
             clock: Box::new(clock),
-            line: Vec::new(),
+            lines: Vec::new(),
+            gathers: false,
         };
         log.sync_name()?;
         Ok(log)
@@ -203,24 +206,42 @@ impl Log {
             prev: read.prev,
             stopped: None,
             clock: Box::new(clock),
-            line: Vec::new(),
+            lines: Vec::new(),
+            gathers: false,
         };
         Ok((log, read.entries))
     }
 
-    /// Appends a record. It is in the file when this returns, durable after [`Log::sync`].
+    /// Appends a record. It is in the file when this returns (but see [`Log::gather`]), durable after [`Log::sync`].
     ///
     /// # Errors
     /// When it cannot be written; the log then accepts nothing more.
     pub fn append(&mut self, record: &Record) -> Result<u64, LogError> {
-        if let Some(why) = &self.stopped {
-            return Err(LogError::Stopped(why.clone()));
-        }
-        let result = self.write(record);
-        if let Err(error) = &result {
-            self.stopped = Some(error.to_string());
-        }
-        result
+        self.going()?;
+        let result = self.compose(record).and_then(|seq| {
+            if !self.gathers {
+                self.put()?;
+            }
+            Ok(seq)
+        });
+        self.stopping("append to", result)
+    }
+
+    /// What is appended from now on goes to the file together, by [`Log::write_out`] or [`Log::sync`]. Nothing may act on a
+    /// record before.
+    pub fn gather(&mut self) {
+        self.gathers = true;
+    }
+
+    /// Writes what was gathered; each record is in the file at once again from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written; the log then accepts nothing more.
+    pub fn write_out(&mut self) -> Result<(), LogError> {
+        self.gathers = false;
+        self.going()?;
+        let result = self.put();
+        self.stopping("append to", result)
     }
 
     /// Makes everything appended so far durable.
@@ -228,12 +249,33 @@ impl Log {
     /// # Errors
     /// When the disk does not confirm; the log then accepts nothing more.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        if let Some(why) = &self.stopped {
-            return Err(LogError::Stopped(why.clone()));
+        self.write_out()?;
+        let result = self.file.sync();
+        self.stopping("sync", result)
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error if the log has stopped.
+    fn going(&self) -> Result<(), LogError> {
+        match &self.stopped {
+            Some(why) => Err(LogError::Stopped(why.clone())),
+            None => Ok(()),
         }
-        self.file.sync().map_err(|source| {
+    }
+
+    /// Stops the log if something failed.
+    fn stopping<T>(
+        &mut self,
+        what: &'static str,
+        result: std::io::Result<T>,
+    ) -> Result<T, LogError> {
+        result.map_err(|source| {
             let error = LogError::Io {
-                what: "sync",
+                what,
                 path: self.path.clone(),
                 source,
             };
@@ -242,31 +284,28 @@ impl Log {
         })
     }
 
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes one line, the digest of the one before in it.
-    fn write(&mut self, record: &Record) -> Result<u64, LogError> {
+    /// Makes one line behind those that wait, the digest of the one before in it.
+    fn compose(&mut self, record: &Record) -> std::io::Result<u64> {
         let at = (self.clock)();
-        let result = compose(&mut self.line, self.seq + 1, &at, &self.prev, record)
-            .map(|()| Digest::of(&self.line))
-            .and_then(|digest| {
-                self.line.push(b'\n');
-                match self.file.write_all(&self.line) {
-                    Err(_) if planted::is(Bug::LogSwallows) => {}
-                    written => written?,
-                }
-                Ok(digest)
-            });
-        self.prev = result.map_err(|source| LogError::Io {
-            what: "append to",
-            path: self.path.clone(),
-            source,
-        })?;
+        let start = self.lines.len();
+        compose(&mut self.lines, self.seq + 1, &at, &self.prev, record)?;
+        self.prev = Digest::of(self.lines.get(start..).unwrap_or_default());
+        self.lines.push(b'\n');
         self.seq += 1;
         Ok(self.seq)
+    }
+
+    /// Writes the lines that wait, in one go.
+    fn put(&mut self) -> std::io::Result<()> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all(&self.lines);
+        self.lines.clear();
+        match written {
+            Err(_) if planted::is(Bug::LogSwallows) => Ok(()),
+            written => written,
+        }
     }
 
     fn sync_name(&self) -> Result<(), LogError> {
@@ -281,7 +320,7 @@ impl Log {
     }
 }
 
-/// One line without its newline, in place of what `line` held.
+/// One line without its newline, behind what `line` holds.
 fn compose(
     line: &mut Vec<u8>,
     seq: u64,
@@ -289,7 +328,6 @@ fn compose(
     prev: &Digest,
     record: &Record,
 ) -> std::io::Result<()> {
-    line.clear();
     write!(line, "{{\"seq\":{seq},\"at\":")?;
     serde_json::to_writer(&mut *line, at)?;
     write!(line, ",\"prev\":\"{}\",\"body\":", prev.hex())?;
@@ -419,6 +457,27 @@ mod tests {
         assert_eq!(entries[1].record, note("b"));
         log.append(&note("d")).unwrap();
         assert_eq!(read(&path).unwrap().entries.len(), 4);
+    }
+
+    #[test]
+    fn what_is_gathered_goes_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let (mut log, _) = Log::resume(&path, || "t".to_string()).unwrap();
+        let count = || read(&path).unwrap().entries.len();
+        log.gather();
+        log.append(&note("d")).unwrap();
+        log.append(&note("e")).unwrap();
+        assert_eq!(count(), 3);
+        log.write_out().unwrap();
+        assert_eq!(count(), 5);
+        log.append(&note("f")).unwrap();
+        assert_eq!(count(), 6);
+        log.gather();
+        log.append(&note("g")).unwrap();
+        log.sync().unwrap();
+        log.append(&note("h")).unwrap();
+        assert_eq!(count(), 8);
     }
 
     #[test]

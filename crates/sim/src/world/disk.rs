@@ -364,7 +364,10 @@ impl Write for SimFile {
         };
         machine.files[self.file].now.extend_from_slice(buffer);
         if machine.is_log(&self.path) {
-            machine.witness.saw(Seen::Wrote(buffer.to_vec()));
+            // Several records may go in one write.
+            for line in buffer.split_inclusive(|byte| *byte == b'\n') {
+                machine.witness.saw(Seen::Wrote(line.to_vec()));
+            }
         }
         Ok(written)
     }
