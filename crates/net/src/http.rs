@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::{self, HeaderMap, HeaderValue};
-use ::http::{Method, Request, Response, StatusCode, Version};
+use ::http::{Method, Request, Response, StatusCode, Uri, Version};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -45,8 +45,9 @@ pub(crate) async fn serve<S: Stream>(
     let place = Arc::new(place);
     let (stream, doubt) = Guarded::new(stream);
     let limits = shared.config.limits;
+    let (of_all, at) = (Arc::clone(&shared), Arc::clone(&place));
     let service = service_fn(move |request| {
-        let (shared, place, doubt) = (Arc::clone(&shared), Arc::clone(&place), Arc::clone(&doubt));
+        let (shared, place, doubt) = (Arc::clone(&of_all), Arc::clone(&at), Arc::clone(&doubt));
         async move { Ok::<_, Infallible>(answer(shared, place, doubt, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -63,7 +64,15 @@ pub(crate) async fn serve<S: Stream>(
     builder
         .serve_connection_with_upgrades(TokioIo::new(stream), service)
         .await
-        .map_err(io::Error::other)
+        .map_err(|error| {
+            // The library has answered what it cannot read.
+            let read = error.downcast_ref::<hyper::Error>();
+            if read.is_some_and(hyper::Error::is_parse) {
+                let why = format!("it cannot be read as HTTP: {error}");
+                shared.contradiction(&place, "HTTP", &Uri::default(), &why);
+            }
+            io::Error::other(error)
+        })
 }
 
 async fn answer(
@@ -317,7 +326,7 @@ async fn send(
 ) -> Response<Body> {
     // Spent here: there is no second try with it.
     drop(lease);
-    match forward(shared, &whole, whole.body()).await {
+    match forward(shared, &whole, whole.spool.body()).await {
         Ok(response) => relayed(shared, whole, settle, response),
         Err(UpstreamError(why)) => {
             settle.tell(Err(why.clone()));
@@ -357,6 +366,7 @@ pub(crate) async fn forward(
         &whole.target,
         &whole.headers,
         body,
+        whole.trailers.clone(),
     )?;
     let h2 = whole.version == Version::HTTP_2;
     let clear = shared.upstream.routes.in_the_clear(

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header};
-use http_body_util::BodyExt;
+use futures_util::StreamExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use kernel::{Digest, Notice, Object, Operation, Refusal};
 use monitor::{Held, Session};
 use serde::{Deserialize, Serialize};
@@ -48,6 +50,7 @@ pub(crate) fn outgoing(
     target: &Target,
     headers: &HeaderMap,
     body: Body,
+    trailers: Option<HeaderMap>,
 ) -> Result<Request<Body>, UpstreamError> {
     let wrong =
         |e: &dyn std::fmt::Display| UpstreamError(format!("the request cannot be written: {e}"));
@@ -66,7 +69,24 @@ pub(crate) fn outgoing(
     *request.headers_mut() = credentials::in_headers(credentials, &target.host, headers.clone());
     let host = HeaderValue::from_str(&target.authority()).map_err(|e| wrong(&e))?;
     request.headers_mut().insert(header::HOST, host);
-    Ok(request)
+    Ok(match trailers {
+        Some(trailers) => trailing(request, trailers),
+        None => request,
+    })
+}
+
+/// A request with trailers behind its body. In HTTP/1 that takes chunks, also where the length is known, and the names in the head.
+fn trailing(request: Request<Body>, trailers: HeaderMap) -> Request<Body> {
+    let (mut parts, body) = request.into_parts();
+    let names: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(", ")) {
+        parts.headers.insert(header::TRAILER, names);
+    }
+    let chunked = HeaderValue::from_static("chunked");
+    parts.headers.insert(header::TRANSFER_ENCODING, chunked);
+    let end = futures_util::stream::iter([Ok(Frame::trailers(trailers))]);
+    let frames = BodyStream::new(body).chain(end);
+    Request::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }
 
 /// The headers of a request as they may travel on: nothing that speaks of one connection.
@@ -146,12 +166,6 @@ impl Sender {
         }
         append(&mut headers, &note.headers);
         let body = spool::disk_body(file, head_bytes as u64, held.effect.payload.bytes);
-        let body = match trailers(&note.trailers) {
-            None => body,
-            Some(trailers) => body
-                .with_trailers(async move { Some(Ok(trailers)) })
-                .boxed_unsync(),
-        };
         let mut request = outgoing(
             &self.routes,
             &self.credentials,
@@ -159,6 +173,7 @@ impl Sender {
             &target,
             &headers,
             body,
+            trailers(&note.trailers),
         )
         .map_err(|e| format!("{e}; nothing was sent"))?;
         let offer = if note.version == "2" {

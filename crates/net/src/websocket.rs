@@ -184,6 +184,7 @@ async fn handshake(
         &whole.target,
         &headers,
         full(""),
+        None,
     )?;
     // On a connection of its own the request target is the path alone.
     let path = request

@@ -227,17 +227,6 @@ impl Whole {
         }
     }
 
-    /// The body with its trailers.
-    pub(crate) fn body(&self) -> Body {
-        let body = self.spool.body();
-        match self.trailers.clone() {
-            None => body,
-            Some(trailers) => body
-                .with_trailers(async move { Some(Ok(trailers)) })
-                .boxed_unsync(),
-        }
-    }
-
     /// What has to be written beside a hold to send it later.
     pub(crate) fn parked(&self) -> Parked {
         let incidental: HeaderMap = self

@@ -498,3 +498,40 @@ fn tunnels_within_tunnels_lead_to_their_final_target() {
     );
     assert!(got.contains("too many tunnels"), "{got}");
 }
+
+/// Over HTTP/1 they were approved and then left out: the length was known, so no chunks were sent.
+#[test]
+fn trailers_of_a_request_arrive_whether_it_was_held_or_not() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    for host in ["good.example", "bad.example"] {
+        let request = format!(
+            "POST /t HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 7\r\n\r\n"
+        );
+        world.raw(world.direct(host, 80), request.as_bytes());
+    }
+    world.decide(Verdict::Release);
+    let seen = origin.seen();
+    assert_eq!(seen.len(), 2);
+    for one in seen {
+        assert_eq!(one.body, b"abc");
+        assert_eq!(one.trailers["x-sum"], "7", "{one:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_in_the_log() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    for head in ["GET /a b HTTP/1.1", "GET /a HTTP/1.1\r\nX : 1", "GET /0.9"] {
+        let request = format!("{head}\r\nHost: good.example\r\n\r\n");
+        let got = world.raw(world.direct("good.example", 80), request.as_bytes());
+        assert!(got.starts_with("HTTP/1.1 400"), "{got}");
+    }
+    assert!(origin.seen().is_empty());
+    assert!(
+        until(|| world.log().matches("cannot be read as HTTP").count() >= 3),
+        "{}",
+        world.log()
+    );
+}

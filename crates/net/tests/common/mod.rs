@@ -54,6 +54,7 @@ pub struct Seen {
     pub host: String,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
+    pub trailers: BTreeMap<String, String>,
 }
 
 /// An origin server.
@@ -83,21 +84,21 @@ async fn serve_one(
         return echo(seen, request);
     }
     let (parts, body) = request.into_parts();
-    let headers: BTreeMap<String, String> = parts
-        .headers
-        .iter()
-        .map(|(n, v)| {
-            (
-                n.to_string(),
-                String::from_utf8_lossy(v.as_bytes()).into_owned(),
-            )
-        })
-        .collect();
-    let body = body
-        .collect()
-        .await
-        .map(|b| b.to_bytes().to_vec())
-        .unwrap_or_default();
+    let written = |headers: &http::HeaderMap| -> BTreeMap<String, String> {
+        let text = |v: &http::HeaderValue| String::from_utf8_lossy(v.as_bytes()).into_owned();
+        headers
+            .iter()
+            .map(|(n, v)| (n.to_string(), text(v)))
+            .collect()
+    };
+    let headers = written(&parts.headers);
+    let (body, trailers) = match body.collect().await {
+        Ok(all) => {
+            let trailers = all.trailers().map(written).unwrap_or_default();
+            (all.to_bytes().to_vec(), trailers)
+        }
+        Err(_) => Default::default(),
+    };
     let host = parts
         .uri
         .authority()
@@ -114,6 +115,7 @@ async fn serve_one(
         host,
         headers: headers.clone(),
         body: body.clone(),
+        trailers,
     });
     match path.as_str() {
         "/sse" => {
@@ -182,6 +184,7 @@ async fn serve_one(
                             host: String::new(),
                             headers: BTreeMap::new(),
                             body: message.clone().into_data().to_vec(),
+                            trailers: BTreeMap::new(),
                         });
                         let _ = ws.send(message).await;
                     }
@@ -239,6 +242,7 @@ fn echo(seen: Arc<Mutex<Vec<Seen>>>, request: Request<Incoming>) -> Response<Ser
                 host: String::new(),
                 headers: BTreeMap::new(),
                 body: frame.data_ref().unwrap().to_vec(),
+                trailers: BTreeMap::new(),
             });
             Some((Ok::<_, Infallible>(frame), Some(body)))
         }
