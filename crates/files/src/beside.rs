@@ -47,7 +47,8 @@ pub(crate) struct Beside {
     run: Mutex<Run>,
     /// Where tasks are looked up by the ids in requests.
     tasks: PathBuf,
-    usable: bool,
+    /// Set once it is known that the dispatcher may become ordinary again.
+    usable: Arc<AtomicBool>,
 }
 
 /// What the watcher sees.
@@ -104,12 +105,18 @@ impl Beside {
             asleep: Mutex::new(()),
             wake: Condvar::new(),
         });
-        let usable = tasks.is_some() && everywhere.count() > 1 && may_come_back();
-        if usable {
-            let shared = Arc::clone(&shared);
+        let usable = Arc::new(AtomicBool::new(false));
+        if tasks.is_some() && shared.everywhere.count() > 1 {
+            let (shared, usable) = (Arc::clone(&shared), Arc::clone(&usable));
             std::thread::Builder::new()
                 .name("files-beside".to_string())
-                .spawn(move || shared.watch(&device))?;
+                .spawn(move || {
+                    // On a busy machine this takes a while: nobody waits for it.
+                    if may_come_back() {
+                        usable.store(true, Ordering::Release);
+                        shared.watch(&device);
+                    }
+                })?;
         }
         Ok(Self {
             shared,
@@ -128,7 +135,7 @@ impl Beside {
 
     /// Takes note of a request of a task.
     pub(crate) fn begin(&self, task: u32) -> Turn<'_> {
-        if !self.usable || task == 0 {
+        if task == 0 || !self.usable.load(Ordering::Acquire) {
             return Turn(None);
         }
         let shared = &*self.shared;
@@ -292,12 +299,12 @@ impl Shared {
     }
 }
 
-/// Whether a thread that gives way to everybody may become ordinary again.
+/// Whether a thread that gives way to everybody may become ordinary again. Tried by this one, which
+/// ends if it may not.
 fn may_come_back() -> bool {
-    std::thread::Builder::new()
-        .name("files-probe".to_string())
-        .spawn(|| sys::give_way(0, true).and_then(|()| sys::give_way(0, false)))
-        .is_ok_and(|probe| probe.join().is_ok_and(|came_back| came_back.is_ok()))
+    sys::give_way(0, true)
+        .and_then(|()| sys::give_way(0, false))
+        .is_ok()
 }
 
 fn only_on(processor: usize) {
