@@ -85,6 +85,12 @@ const KERNEL_LINKS: &[(&str, &str)] = &[
     ("hashbrown", "the values that the agent met"),
     ("foldhash", "through hashbrown"),
     ("memchr", "the sensitive search: where escapes begin"),
+    (
+        "wide",
+        "the sensitive search: sixteen bytes at once, in safe code",
+    ),
+    ("safe_arch", "through wide"),
+    ("bytemuck", "through wide"),
     ("unicode-normalization", "values compare in NFKC"),
     ("tinyvec", "through unicode-normalization"),
     ("tinyvec_macros", "through tinyvec"),
