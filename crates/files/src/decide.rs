@@ -26,8 +26,18 @@ use crate::trees::Trees;
 pub(crate) struct Open {
     pub(crate) hold: HoldId,
     pub(crate) pending: Pending,
+    /// Whether it is in a place that runs later.
+    pub(crate) runs: bool,
     /// Whether the session knows that it was read inside.
     pub(crate) told: bool,
+}
+
+/// A change that was released, and what it was known to be made from then.
+struct Made {
+    found: Pending,
+    lease: Lease,
+    saw: Vec<HoldId>,
+    runs: bool,
 }
 
 /// What is recorded with a hold, enough to carry it out later.
@@ -106,12 +116,18 @@ impl Trees {
                 .filter(|now| now.delta.same(&delta))
                 .and_then(|now| now.node);
             let key = (tree, delta.path.clone());
+            let runs = held.effect.fields.contains_key(EXECUTES)
+                || session
+                    .policy()
+                    .executes(&delta.tree, &path::text(&delta.path))
+                    .is_some();
             let pending = Pending::again(tree, delta, node);
             self.holds.lock().insert(
                 key,
                 Open {
                     hold: held.hold,
                     pending,
+                    runs,
                     told: false,
                 },
             );
@@ -166,7 +182,8 @@ impl Trees {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        let mut released: Vec<(usize, (Pending, Lease))> = Vec::new();
+        let mut released: Vec<(usize, Made)> = Vec::new();
+        let mut kept_back = false;
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
         let policy = session.policy();
         let mut places = Places::new(&self.hooks_paths);
@@ -174,9 +191,18 @@ impl Trees {
             places.look_above(&self.overlay, &policy, found.tree, &found.delta);
         }
         self.keep_sources(&mut pending);
-        let mut pending: Vec<(usize, Pending)> = pending.into_iter().enumerate().collect();
-        self.read_ones_first(&mut pending);
+        let pending: Vec<(usize, Pending)> = pending.into_iter().enumerate().collect();
+        let runs: Vec<bool> = pending
+            .iter()
+            .map(|(_, found)| {
+                let path = path::text(&found.delta.path);
+                policy.executes(&found.delta.tree, &path).is_some()
+                    || places.runs_as(&policy, found.tree, &found.delta).is_some()
+            })
+            .collect();
+        let pending = self.sources_first(pending, &runs);
         for (place, found) in pending {
+            let runs = runs.get(place).copied().unwrap_or(false);
             if !self.is_current(&found, force) {
                 // What it came from may go in this round.
                 if let (Some((ino, _)), Some(_)) = (found.node, &found.origin) {
@@ -185,6 +211,10 @@ impl Trees {
                 self.overlay
                     .lock()
                     .touch(found.tree, found.delta.path.clone(), false);
+                continue;
+            }
+            if !force && self.source_moves(&policy, &found) {
+                self.come_again(&found);
                 continue;
             }
             let key = (found.tree, found.delta.path.clone());
@@ -206,8 +236,8 @@ impl Trees {
                 continue;
             }
             let mut saw = self.builds_on(&found);
-            saw.extend(self.made_from(&found));
-            let mut effect = found.delta.effect(saw);
+            saw.extend(self.made_from(&found, runs));
+            let mut effect = found.delta.effect(saw.clone());
             match self.carried(&session, &found) {
                 Ok(carried) => effect.carries = carried,
                 Err(error) => {
@@ -218,8 +248,7 @@ impl Trees {
                     continue;
                 }
             }
-            let runs = places.runs_as(&policy, found.tree, &found.delta);
-            if let Some(place) = runs {
+            if let Some(place) = places.runs_as(&policy, found.tree, &found.delta) {
                 effect.fields.insert(EXECUTES.to_string(), place);
             }
             let note = match Note::of(&found.delta) {
@@ -234,6 +263,7 @@ impl Trees {
                 let open = Open {
                     hold: held.hold,
                     pending: found.clone(),
+                    runs,
                     told: false,
                 };
                 self.holds.lock().insert(key.clone(), open);
@@ -244,12 +274,22 @@ impl Trees {
                 session.propose(effect, parked, &mut on_hold)
             };
             match outcome {
-                Outcome::Released(lease) => released.push((place, (found, lease))),
+                Outcome::Released(lease) => released.push((
+                    place,
+                    Made {
+                        found,
+                        lease,
+                        saw,
+                        runs,
+                    },
+                )),
                 Outcome::Held(_) => {
+                    kept_back = true;
                     self.keep_content(&found);
                     self.show_layer(&found);
                 }
                 Outcome::Refused { event, .. } => {
+                    kept_back = true;
                     self.refuse_layer(found.tree, &found.delta.path, HoldId(event.0));
                     if let Some(origin) = &found.origin {
                         refused.insert((found.tree, origin.clone()));
@@ -258,9 +298,34 @@ impl Trees {
                 }
             }
         }
+        if kept_back {
+            released.retain(|(_, made)| !self.takes_back(&session, made));
+        }
         // What refers to others comes after them on the host.
         released.sort_by_key(|(place, _)| *place);
-        self.carry_out(released.into_iter().map(|(_, one)| one).collect());
+        let released = released
+            .into_iter()
+            .map(|(_, made)| (made.found, made.lease));
+        self.carry_out(released.collect());
+    }
+
+    /// Changes that were made from each other cannot all come after what they were made from. One that was
+    /// released before another was kept back is not carried out, and decided again.
+    fn takes_back(&self, session: &Session, made: &Made) -> bool {
+        let from = self.made_from(&made.found, made.runs);
+        let Some(hold) = from.iter().find(|hold| !made.saw.contains(hold)) else {
+            return false;
+        };
+        let why = format!("not carried out, and decided again: it was made from what is {hold}");
+        session.done(made.lease.event(), Err(why));
+        self.come_again(&made.found);
+        true
+    }
+
+    /// A change is to be decided another time.
+    fn come_again(&self, found: &Pending) {
+        let path = found.delta.path.clone();
+        self.overlay.lock().touch(found.tree, path, false);
     }
 
     /// What a change carries in its name, its target and its content: it sticks to the place.

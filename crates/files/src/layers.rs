@@ -1,84 +1,166 @@
 //! Held changes as layers: who has read one, what was made from it, and what goes with it.
 
+use std::collections::{HashMap, HashSet};
+
+use kernel::policy::Policy;
 use kernel::{Channel, Digest, HoldId, Incoming, Source};
 
 use crate::attr::Kind;
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below};
-use crate::reads::Stamp;
+use crate::reads::{Knowing, Stamp};
 use crate::settle::Pending;
 use crate::tree::{Ino, State, Tree, WORKSPACE};
 use crate::trees::Trees;
 
+/// An equal content of at least so many bytes is a copy, by whatever way it came; less can be chance.
+const COPY_BYTES_MIN: u64 = 8;
+
 impl Trees {
-    /// What was read inside is decided before what may have been made from it.
-    pub(crate) fn read_ones_first(&self, pending: &mut [(usize, Pending)]) {
-        let stays = |p: &Pending| p.delta.new.is_some();
-        let from = pending.iter().position(|(_, p)| stays(p));
-        let to = pending.iter().rposition(|(_, p)| stays(p));
-        let Some(stay) = from.zip(to).and_then(|(a, b)| pending.get_mut(a..=b)) else {
-            return;
-        };
-        let state = self.overlay.lock();
-        let is_read = |p: &Pending| {
-            let node = p.node.and_then(|(ino, _)| state.nodes.get(&ino));
-            node.is_some_and(|node| node.read_staged)
-        };
-        let read: Vec<Pending> = stay
-            .iter()
-            .map(|(_, p)| p)
-            .filter(|p| is_read(p))
-            .cloned()
-            .collect();
-        if read.is_empty() {
-            return;
+    /// What a change may have been made from is decided before it. `runs` says which of them run later,
+    /// by their places in the order: of two that were made from each other such a one comes first.
+    pub(crate) fn sources_first(
+        &self,
+        pending: Vec<(usize, Pending)>,
+        runs: &[bool],
+    ) -> Vec<(usize, Pending)> {
+        let mut before = self.sources(&pending, runs);
+        if before.iter().all(Vec::is_empty) {
+            return pending;
         }
-        stay.sort_by_cached_key(|(_, p)| {
-            let dir = p.delta.new.as_ref().is_some_and(|n| n.kind == Kind::Dir);
-            let node = p.node.map(|(ino, _)| ino);
-            let holds_read = || {
-                read.iter()
-                    .any(|r| r.tree == p.tree && below(&r.delta.path, &p.delta.path))
-            };
-            match (dir, is_read(p)) {
-                (true, _) if state.stamps_at(p.tree, &p.delta.path, node).is_empty() => 0,
-                (true, _) if holds_read() => 0,
-                (false, true) => 1,
-                (true, _) => 2,
-                (false, false) => 3,
+        // What is brought forward brings forward what it needs itself.
+        for (at, needed) in needed(&pending) {
+            if let Some(before) = before.get_mut(at) {
+                before.insert(0, needed);
             }
-        });
+        }
+        in_order(pending, &before)
     }
 
-    /// Holds whose staged content was read by whoever made a change, and then the change made.
-    pub(crate) fn made_from(&self, found: &Pending) -> Vec<HoldId> {
+    /// For each change those of the others that it may have been made from.
+    fn sources(&self, pending: &[(usize, Pending)], runs: &[bool]) -> Vec<Vec<usize>> {
+        let runs = |at: usize| runs.get(at).copied().unwrap_or(false);
+        let mut by_node: HashMap<Ino, Vec<usize>> = HashMap::new();
+        let mut by_content: HashMap<[u8; 32], Vec<usize>> = HashMap::new();
+        let state = self.overlay.lock();
+        for (at, (_, found)) in pending.iter().enumerate() {
+            if !is_source(found) || !(runs(at) || self.waits_for_sources(found)) {
+                continue;
+            }
+            for ino in state.nodes_of(found) {
+                by_node.entry(ino).or_default().push(at);
+            }
+            if let (Some(content), true) = (content(found), runs(at)) {
+                by_content.entry(content).or_default().push(at);
+            }
+        }
+        let mut before = vec![Vec::new(); pending.len()];
+        if by_content.is_empty() && !state.reads.any() && by_node.len() == pending.len() {
+            return before;
+        }
+        for ((at, (_, found)), before) in pending.iter().enumerate().zip(&mut before) {
+            if !self.waits_for_sources(found) {
+                continue;
+            }
+            let own = found.node.map(|(ino, _)| ino);
+            let known = state.reads.all_known(&state.knowing(found));
+            let own = own.filter(|_| has_new_content(found));
+            let by_name = known.iter().chain(&own).filter_map(|ino| by_node.get(ino));
+            let copies = content(found).filter(|_| !runs(at));
+            let copies = copies.and_then(|content| by_content.get(&content));
+            let mut sources: Vec<usize> = by_name
+                .chain(copies)
+                .flatten()
+                .copied()
+                .filter(|other| *other != at)
+                .filter(|other| pending.get(*other).is_some_and(|(_, o)| !needs(o, found)))
+                .collect();
+            sources.sort_unstable();
+            sources.dedup();
+            *before = sources;
+        }
+        drop(state);
+        // From each other: what runs later first, or else the first.
+        let all: Vec<HashSet<usize>> = before
+            .iter()
+            .map(|before| before.iter().copied().collect())
+            .collect();
+        for (at, before) in before.iter_mut().enumerate() {
+            before.retain(|other| {
+                let mutual = all.get(*other).is_some_and(|others| others.contains(&at));
+                !mutual || (runs(*other), at) > (runs(at), *other)
+            });
+        }
+        before
+    }
+
+    /// Whether a change waits for what it was made from at all.
+    fn waits_for_sources(&self, found: &Pending) -> bool {
         let path = path::text(&found.delta.path);
         // An index names what was added to it, object by object.
         let index = path.ends_with(".git/index");
-        if found.delta.tree != WORKSPACE || (self.labels.excludes(&path) && !index) {
+        found.delta.tree == WORKSPACE && (index || !self.labels.excludes(&path))
+    }
+
+    /// Holds whose staged content was known to whoever made a change, and then the change made; and
+    /// refused ones. A copy of what would run later was made from it, by whatever way it
+    /// came.
+    pub(crate) fn made_from(&self, found: &Pending, runs: bool) -> Vec<HoldId> {
+        if !self.waits_for_sources(found) {
             return Vec::new();
         }
-        let node = found.node.map(|(ino, _)| ino);
-        let held: Vec<(HoldId, Ino)> = self
+        let path = &found.delta.path;
+        let held: Vec<(HoldId, bool, Pending)> = self
             .holds
             .lock()
-            .values()
-            .filter(|open| open.pending.delta.tree == WORKSPACE)
-            .filter_map(|open| Some((open.hold, open.pending.node?.0)))
-            .filter(|(_, ino)| Some(*ino) != node)
+            .iter()
+            .filter(|((tree, other), open)| {
+                open.pending.delta.tree == WORKSPACE && (*tree, other) != (found.tree, path)
+            })
+            .map(|(_, open)| (open.hold, open.runs, open.pending.clone()))
             .collect();
         let state = self.overlay.lock();
-        let stamps = state.stamps_at(found.tree, &found.delta.path, node);
-        if stamps.is_empty() {
-            return Vec::new();
-        }
-        let mut holds = state.reads.refused(&stamps);
+        let knowing = state.knowing(found);
+        let mut holds = state.reads.refused(&knowing);
+        let own = content(found).filter(|_| !runs);
+        let copies = |source: &Pending| own.is_some() && content(source) == own;
         holds.extend(
             held.iter()
-                .filter(|(_, ino)| state.reads.saw(&stamps, *ino))
-                .map(|(hold, _)| *hold),
+                .filter(|(_, runs, source)| {
+                    state.may_come_from(found, &knowing, source) || (*runs && copies(source))
+                })
+                .map(|(hold, _, _)| *hold),
         );
         holds
+    }
+
+    /// Whether a change may have been made from one that will be held and has not come to rest.
+    pub(crate) fn source_moves(&self, policy: &Policy, found: &Pending) -> bool {
+        if !self.waits_for_sources(found) {
+            return false;
+        }
+        let state = self.overlay.lock();
+        let Some(tree) = state.trees.get(found.tree) else {
+            return false;
+        };
+        let moving: Vec<Ino> = tree
+            .dirty_nodes
+            .keys()
+            .filter(|ino| Some(**ino) != found.node.map(|(own, _)| own))
+            .filter(|ino| state.nodes.get(ino).is_some_and(|node| node.read_staged))
+            .filter(|ino| {
+                state
+                    .paths_of(**ino)
+                    .iter()
+                    .any(|path| policy.executes(WORKSPACE, &path::text(path)).is_some())
+            })
+            .copied()
+            .collect();
+        if moving.is_empty() {
+            return false;
+        }
+        let knowing = state.knowing(found);
+        moving.iter().any(|ino| state.reads.knew(&knowing, *ino))
     }
 
     /// What is held can be read only as a layer from now on, and what was read of it before was one.
@@ -178,7 +260,7 @@ impl Trees {
 }
 
 impl State {
-    /// Notes that whoever asks can read staged content of a node.
+    /// Notes that whoever asks can read a node, and by that what is staged of it.
     pub(crate) fn staged_is_read(&mut self, ino: Ino, everybody: bool) {
         let Some(node) = self.nodes.get_mut(&ino) else {
             return;
@@ -188,16 +270,69 @@ impl State {
             Kind::Symlink => node.base.is_none(),
             _ => false,
         };
-        let work = |tree: &Tree| tree.name == WORKSPACE;
-        if !staged || !self.trees.get(node.tree).is_some_and(work) {
+        // What is excluded is in place at once, and keeps who made it.
+        if !staged && node.stamps.is_empty() {
             return;
         }
-        node.read_staged = true;
-        if everybody {
-            self.reads.read_by_everybody(ino);
+        let tree = node.tree;
+        let work = |tree: &Tree| tree.name == WORKSPACE;
+        let source = staged && self.trees.get(tree).is_some_and(work);
+        node.read_staged |= source;
+        let source = source.then_some(ino);
+        let first = if everybody {
+            self.reads.read_by_everybody(source, &node.stamps)
         } else {
-            self.reads.read(ino);
+            self.reads.read(source, &node.stamps)
+        };
+        if first {
+            for path in self.paths_of(ino) {
+                self.reads.read_at(tree, path, ino);
+            }
         }
+    }
+
+    /// Notes who made a node, beside its names.
+    pub(crate) fn stamp_node(&mut self, ino: Ino) {
+        if let (Some(node), Some(stamp)) = (self.nodes.get_mut(&ino), self.reads.stamp()) {
+            stamp.add_to(&mut node.stamps);
+        }
+    }
+
+    /// Who counts for what was known when a change was made.
+    fn knowing(&self, found: &Pending) -> Knowing {
+        let node = found.node.map(|(ino, _)| ino);
+        let stamps = self.stamps_at(found.tree, &found.delta.path, node);
+        self.reads.knowing(&stamps)
+    }
+
+    /// The nodes whose readers know a change: its own, and those that were read in its place before.
+    fn nodes_of(&self, source: &Pending) -> impl Iterator<Item = Ino> {
+        let before = self.reads.ones_at(source.tree, &source.delta.path);
+        let node = source.node.map(|(ino, _)| ino);
+        before
+            .iter()
+            .copied()
+            .filter(move |ino| Some(*ino) != node)
+            .chain(node)
+    }
+
+    /// Whether a change may have been made from another one: whoever made it knew that, or they are two
+    /// names of one file.
+    fn may_come_from(&self, found: &Pending, knowing: &Knowing, source: &Pending) -> bool {
+        if !is_source(source) || needs(source, found) {
+            return false;
+        }
+        let node = source.node.map(|(ino, _)| ino);
+        let one_file = has_new_content(found)
+            && node.is_some()
+            && node == found.node.map(|(ino, _)| ino)
+            && node.is_some_and(|ino| self.paths_of(ino).contains(&source.delta.path));
+        let own = found.node.map(|(ino, _)| ino);
+        one_file
+            || self
+                .nodes_of(source)
+                .filter(|ino| Some(*ino) != own)
+                .any(|ino| self.reads.knew(knowing, ino))
     }
 
     /// What is known of who made the change at a path.
@@ -211,14 +346,115 @@ impl State {
     /// The change at a path is decided: who made it matters no more, and what was read of it is in
     /// place, or gone.
     pub(crate) fn forget_stamps(&mut self, tree: usize, path: &Rel, ino: Option<Ino>) {
+        self.reads.end_at(tree, path);
         if let Some(tree) = self.trees.get_mut(tree) {
             tree.stamps.remove(path);
         }
         let Some(ino) = ino else { return };
         self.reads.end(ino);
+        let text = path::text(path);
+        let excluded =
+            !text.ends_with(".git/index") && self.excluded.iter().any(|glob| glob.matches(&text));
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.stamps.clear();
+            if !excluded {
+                node.stamps.clear();
+            }
             node.read_staged = false;
         }
     }
+}
+
+/// What is gone is known to nobody.
+fn is_source(found: &Pending) -> bool {
+    found.delta.tree == WORKSPACE && found.delta.new.is_some()
+}
+
+/// Whether more than attributes is changed.
+fn has_new_content(found: &Pending) -> bool {
+    match (&found.delta.base, &found.delta.new) {
+        (Some(base), Some(new)) => base.kind != new.kind || base.digest != Some(new.digest),
+        (base, new) => base.is_some() || new.is_some(),
+    }
+}
+
+fn is_dir(found: &Pending) -> bool {
+    let new = found.delta.new.as_ref();
+    new.is_some_and(|new| new.kind == Kind::Dir)
+}
+
+/// Whether a change takes the place of a directory.
+fn replaces_dir(found: &Pending) -> bool {
+    let base = found.delta.base.as_ref();
+    base.is_some_and(|base| base.kind == Kind::Dir) && found.delta.new.is_some() && !is_dir(found)
+}
+
+/// Whether a change cannot be made before another one: a directory above it, or what makes room for it.
+fn needs(found: &Pending, other: &Pending) -> bool {
+    let (path, there) = (&found.delta.path, &other.delta.path);
+    found.tree == other.tree
+        && match &other.delta.new {
+            Some(_) => is_dir(other) && below(path, there),
+            None => replaces_dir(found) && below(there, path),
+        }
+}
+
+/// Pairs of changes of which the first needs the second.
+fn needed(pending: &[(usize, Pending)]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let dirs: HashMap<(usize, &[u8]), usize> = pending
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, p))| is_dir(p))
+        .map(|(at, (_, p))| ((p.tree, p.delta.path.as_slice()), at))
+        .collect();
+    for (at, (_, p)) in pending.iter().enumerate() {
+        let above = std::iter::successors(path::split(&p.delta.path), |(a, _)| path::split(a));
+        found.extend(above.filter_map(|(above, _)| Some((at, *dirs.get(&(p.tree, above))?))));
+        if replaces_dir(p) {
+            let room = pending.iter().enumerate();
+            let room = room.filter(|(_, (_, other))| needs(p, other) && !is_dir(other));
+            found.extend(room.map(|(other, _)| (at, other)));
+        }
+    }
+    found
+}
+
+/// The content of a file, if equal content means that it is a copy.
+fn content(found: &Pending) -> Option<[u8; 32]> {
+    let new = found.delta.new.as_ref()?;
+    let is = found.delta.tree == WORKSPACE
+        && new.kind == Kind::File
+        && new.size >= COPY_BYTES_MIN
+        && has_new_content(found);
+    is.then_some(new.digest)
+}
+
+/// Puts each change behind those before it, and else leaves the order as it is. Where they wait for each
+/// other in a circle, the first stays first.
+fn in_order(pending: Vec<(usize, Pending)>, before: &[Vec<usize>]) -> Vec<(usize, Pending)> {
+    enum Step {
+        Enter(usize),
+        Leave(usize),
+    }
+    let mut entered: HashSet<usize> = HashSet::new();
+    let mut order = Vec::new();
+    for first in 0..pending.len() {
+        let mut open = vec![Step::Enter(first)];
+        while let Some(step) = open.pop() {
+            match step {
+                Step::Leave(at) => order.push(at),
+                Step::Enter(at) if entered.insert(at) => {
+                    open.push(Step::Leave(at));
+                    let before = before.get(at).into_iter().flatten();
+                    open.extend(before.rev().map(|at| Step::Enter(*at)));
+                }
+                Step::Enter(_) => {}
+            }
+        }
+    }
+    let mut pending: Vec<Option<(usize, Pending)>> = pending.into_iter().map(Some).collect();
+    order
+        .into_iter()
+        .filter_map(|at| pending.get_mut(at).and_then(Option::take))
+        .collect()
 }

@@ -184,6 +184,7 @@ impl Overlay {
             state.keep_open(ino);
         }
         state.touch(tree, path, false);
+        state.stamp_node(ino);
         state.told(ino)
     }
 

@@ -1,7 +1,8 @@
 //! Who read what is staged and not decided, and what they changed afterwards: a change builds on the
-//! held ones that whoever made it had read. Who it was is told by the process of a request: what a process
-//! had read when it started another goes with that one. What flows through pipes, sockets or somebody's
-//! memory is not seen here.
+//! held ones that whoever made it knew. Who it was is told by the process of a request: what a process
+//! knew when it started another goes with that one, and who reads a file knows what those knew who wrote
+//! it, by then, whatever becomes of that file. What flows through pipes, sockets or somebody's memory is
+//! not seen here.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use kernel::HoldId;
 
+use crate::path::Rel;
 use crate::tree::Ino;
 
 /// Counts reads, so that it is known what was read before a change.
@@ -29,6 +31,8 @@ const ABOVE_MAX: usize = 64;
 const PROCESSES_MAX: usize = 1 << 16;
 /// So many refused changes are remembered, for what was made from them and is not decided yet.
 const REFUSED_MAX: usize = 4096;
+/// So many times of reading what one process wrote are told apart.
+const LINKS_MAX: usize = 8;
 /// Stands for everybody, where it is not known who reads.
 const EVERYBODY: Known = Known(0);
 
@@ -66,7 +70,31 @@ struct Process {
     started: Ticks,
     parent: Option<Known>,
     seen: HashMap<Ino, Seen>,
+    /// Whose writing it has read.
+    links: HashMap<Known, Vec<Link>>,
 }
+
+/// A process has read what another one wrote: from then on it knows what that one knew when it wrote.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    order: Order,
+    at: Ticks,
+    last: Order,
+}
+
+/// A process that counts for what was known when something was made, and up to when.
+#[derive(Clone, Copy, Debug)]
+struct Knew {
+    process: Known,
+    /// When what was made was begun.
+    first: Order,
+    until: Order,
+    before: Ticks,
+}
+
+/// All of those.
+#[derive(Debug, Default)]
+pub(crate) struct Knowing(Vec<Knew>);
 
 /// When a process first read a version of a file.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +129,8 @@ pub(crate) struct Reads {
     /// Versions that are in place or gone: reads of them before that count no more.
     ended: HashMap<Ino, Order>,
     refused: Vec<Refused>,
+    /// Nodes that were read at a path since it was last decided: another may lie there by now.
+    at_place: HashMap<(usize, Rel), Vec<Ino>>,
     /// What was read for the first time since somebody asked.
     news: HashSet<Ino>,
     any: bool,
@@ -115,6 +145,7 @@ impl Reads {
             order: 1,
             ended: HashMap::new(),
             refused: Vec::new(),
+            at_place: HashMap::new(),
             news: HashSet::new(),
             any: false,
         }
@@ -125,37 +156,100 @@ impl Reads {
         self.tasks = Some(tasks);
     }
 
-    /// Takes note that whoever asks can read the staged content of a node.
-    pub(crate) fn read(&mut self, ino: Ino) {
-        if let Some(process) = self.asker() {
-            self.read_by(process, ino);
-        }
+    /// Takes note that whoever asks can read what is staged of a node, if anything is, and what was made by
+    /// those who left the stamps. Says whether it is the first time.
+    pub(crate) fn read(&mut self, staged: Option<Ino>, stamps: &[Stamp]) -> bool {
+        self.asker()
+            .is_some_and(|process| self.read_by(process, staged, stamps))
     }
 
     /// The same where it is not known who reads: everybody.
-    pub(crate) fn read_by_everybody(&mut self, ino: Ino) {
-        self.processes.entry(EVERYBODY).or_insert_with(|| Process {
-            started: 0,
-            parent: None,
-            seen: HashMap::new(),
-        });
-        self.read_by(EVERYBODY, ino);
+    pub(crate) fn read_by_everybody(&mut self, staged: Option<Ino>, stamps: &[Stamp]) -> bool {
+        self.processes
+            .entry(EVERYBODY)
+            .or_insert_with(|| Process::new(0, None));
+        self.read_by(EVERYBODY, staged, stamps)
     }
 
-    fn read_by(&mut self, process: Known, ino: Ino) {
+    fn read_by(&mut self, reader: Known, staged: Option<Ino>, stamps: &[Stamp]) -> bool {
+        for stamp in stamps {
+            self.link(reader, stamp);
+        }
+        let Some(ino) = staged else { return false };
         let ended = self.ended.get(&ino).copied().unwrap_or(0);
         let next = self.order + 1;
-        let Some(process) = self.processes.get_mut(&process) else {
-            return;
+        let Some(process) = self.processes.get_mut(&reader) else {
+            return false;
         };
         if process.seen.get(&ino).is_some_and(|s| s.order > ended) {
-            return;
+            return false;
         }
         let at = now();
         process.seen.insert(ino, Seen { order: next, at });
         self.order = next;
         self.any = true;
         self.news.insert(ino);
+        true
+    }
+
+    fn link(&mut self, reader: Known, stamp: &Stamp) {
+        if stamp.process == reader || !self.knows_anything(stamp.process) {
+            return;
+        }
+        let next = self.order + 1;
+        let Some(process) = self.processes.get_mut(&reader) else {
+            return;
+        };
+        let links = process.links.entry(stamp.process).or_default();
+        if links.iter().any(|link| link.last >= stamp.last) {
+            return;
+        }
+        let mut link = Link {
+            order: next,
+            at: now(),
+            last: stamp.last,
+        };
+        if links.len() >= LINKS_MAX {
+            // In doubt it knew all of it from the beginning.
+            for old in links.drain(..) {
+                link.order = link.order.min(old.order);
+                link.at = link.at.min(old.at);
+                link.last = link.last.max(old.last);
+            }
+        }
+        links.push(link);
+        self.order = next;
+    }
+
+    fn knows_anything(&self, process: Known) -> bool {
+        let by = |known: &Known| self.processes.get(known);
+        let all = by(&EVERYBODY);
+        std::iter::successors(by(&process), |p| p.parent.as_ref().and_then(by))
+            .take(ABOVE_MAX)
+            .chain(all)
+            .any(|p| !p.seen.is_empty() || !p.links.is_empty())
+    }
+
+    /// A node was read at a path, and is not decided.
+    pub(crate) fn read_at(&mut self, tree: usize, path: Rel, ino: Ino) {
+        let there = self.at_place.entry((tree, path)).or_default();
+        if !there.contains(&ino) {
+            there.push(ino);
+        }
+    }
+
+    /// Nodes that were read at a path since it was last decided.
+    pub(crate) fn ones_at(&self, tree: usize, path: &Rel) -> &[Ino] {
+        self.at_place
+            .get(&(tree, path.clone()))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// A path is decided.
+    pub(crate) fn end_at(&mut self, tree: usize, path: &Rel) {
+        if !self.at_place.is_empty() {
+            self.at_place.remove(&(tree, path.clone()));
+        }
     }
 
     /// The stamp of a change that is made now; `None` when nothing staged was read by anybody.
@@ -171,23 +265,97 @@ impl Reads {
         })
     }
 
-    /// Whether whoever left one of the stamps had read a version of a node that is still undecided.
-    pub(crate) fn saw(&self, stamps: &[Stamp], ino: Ino) -> bool {
+    /// Who counts for what was known by those who left the stamps: they themselves, those above them before
+    /// they started, and whose writing one of these had read by then.
+    pub(crate) fn knowing(&self, stamps: &[Stamp]) -> Knowing {
+        let mut found = Knowing::default();
+        let mut open: Vec<Knew> = Vec::new();
+        for stamp in stamps {
+            let knew = |process| Knew {
+                process,
+                first: stamp.first,
+                until: stamp.last,
+                before: Ticks::MAX,
+            };
+            open.extend([knew(stamp.process), knew(EVERYBODY)]);
+        }
+        let mut visited: HashMap<Known, Vec<usize>> = HashMap::new();
+        while let Some(knew) = open.pop() {
+            let Some(process) = self.processes.get(&knew.process) else {
+                continue;
+            };
+            let before = visited.entry(knew.process).or_default();
+            if before
+                .iter()
+                .filter_map(|at| found.0.get(*at))
+                .any(|old| old.covers(&knew))
+            {
+                continue;
+            }
+            before.push(found.0.len());
+            found.0.push(knew);
+            open.extend(process.parent.map(|parent| Knew {
+                process: parent,
+                before: knew.before.min(process.started),
+                ..knew
+            }));
+            for (writer, links) in &process.links {
+                let read = links
+                    .iter()
+                    .filter(|link| link.order <= knew.until && link.at <= knew.before)
+                    .map(|link| link.last)
+                    .max();
+                let Some(until) = read else { continue };
+                for process in [*writer, EVERYBODY] {
+                    open.push(Knew {
+                        process,
+                        first: knew.first,
+                        until,
+                        before: Ticks::MAX,
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a version of a node that is still undecided was known.
+    pub(crate) fn knew(&self, knowing: &Knowing, ino: Ino) -> bool {
         let ended = self.ended.get(&ino).copied().unwrap_or(0);
-        let undecided = |order: Order| order > ended;
-        stamps
-            .iter()
-            .any(|stamp| self.had_read(stamp, ino, stamp.last).is_some_and(undecided))
+        knowing.0.iter().any(|knew| {
+            self.had_read(knew, ino)
+                .is_some_and(|order| order > ended && order <= knew.until)
+        })
+    }
+
+    /// All nodes of which a version that is still undecided was known.
+    pub(crate) fn all_known(&self, knowing: &Knowing) -> HashSet<Ino> {
+        let mut found = HashSet::new();
+        for knew in &knowing.0 {
+            let seen = self.processes.get(&knew.process).map(|p| &p.seen);
+            for (ino, seen) in seen.into_iter().flatten() {
+                let ended = self.ended.get(ino).copied().unwrap_or(0);
+                if seen.at <= knew.before && seen.order <= knew.until && seen.order > ended {
+                    found.insert(*ino);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether anything staged was read.
+    pub(crate) fn any(&self) -> bool {
+        self.any
     }
 
     /// Refused changes that something was made from before they were refused.
-    pub(crate) fn refused(&self, stamps: &[Stamp]) -> Vec<HoldId> {
+    pub(crate) fn refused(&self, knowing: &Knowing) -> Vec<HoldId> {
         let made_before = |refused: &&Refused| {
-            stamps.iter().any(|stamp| {
-                stamp.first <= refused.order
+            knowing.0.iter().any(|knew| {
+                knew.first <= refused.order
                     && self
-                        .had_read(stamp, refused.ino, stamp.last.min(refused.order))
-                        .is_some()
+                        .had_read(knew, refused.ino)
+                        .is_some_and(|order| order <= knew.until.min(refused.order))
             })
         };
         self.refused
@@ -241,26 +409,10 @@ impl Reads {
         std::mem::take(&mut self.news)
     }
 
-    /// When a process, one above it before it was started, or everybody had read a node, up to an
-    /// order.
-    fn had_read(&self, stamp: &Stamp, ino: Ino, until: Order) -> Option<Order> {
-        let by = |known: Known| self.processes.get(&known);
-        let everybody = by(EVERYBODY).and_then(|all| all.seen.get(&ino));
-        let mut found = everybody.map(|s| s.order).filter(|order| *order <= until);
-        let mut at = by(stamp.process);
-        let mut started = Ticks::MAX;
-        for _ in 0..ABOVE_MAX {
-            let Some(process) = at else { break };
-            if let Some(seen) = process.seen.get(&ino)
-                && seen.order <= until
-                && seen.at <= started
-            {
-                found = found.max(Some(seen.order));
-            }
-            started = started.min(process.started);
-            at = process.parent.and_then(by);
-        }
-        found
+    /// When a process had first read a node, if it was in time.
+    fn had_read(&self, knew: &Knew, ino: Ino) -> Option<Order> {
+        let seen = self.processes.get(&knew.process)?.seen.get(&ino)?;
+        (seen.at <= knew.before).then_some(seen.order)
     }
 
     fn asker(&mut self) -> Option<Known> {
@@ -308,11 +460,7 @@ impl Reads {
         let parent = (found.parent > 1 && above < ABOVE_MAX)
             .then(|| self.look_up_process(found.parent, above + 1))
             .flatten();
-        let process = Process {
-            started: found.started,
-            parent,
-            seen: HashMap::new(),
-        };
+        let process = Process::new(found.started, parent);
         self.processes.insert(known, process);
         Some(known)
     }
@@ -328,10 +476,35 @@ impl Reads {
                 refused.contains(ino) || ended.get(ino).is_none_or(|ended| seen.order > *ended)
             });
         }
+        // Something may have been made by one that knew nothing but by those above it.
+        let knowing: HashSet<Known> = self
+            .processes
+            .keys()
+            .filter(|known| self.knows_anything(**known))
+            .copied()
+            .collect();
         let parents: HashSet<Known> = self.processes.values().filter_map(|p| p.parent).collect();
         self.processes
-            .retain(|known, process| !process.seen.is_empty() || parents.contains(known));
+            .retain(|known, _| knowing.contains(known) || parents.contains(known));
         self.by_task.clear();
+    }
+}
+
+impl Process {
+    fn new(started: Ticks, parent: Option<Known>) -> Self {
+        Self {
+            started,
+            parent,
+            seen: HashMap::new(),
+            links: HashMap::new(),
+        }
+    }
+}
+
+impl Knew {
+    /// Whether another one adds nothing to this.
+    fn covers(&self, other: &Self) -> bool {
+        self.first <= other.first && self.until >= other.until && self.before >= other.before
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kernel::policy::Glob;
 use rustix::io::{Errno, Result};
 
 use crate::acl::Acl;
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) kept_open: VecDeque<Ino>,
     /// Who read what is staged.
     pub(crate) reads: Reads,
+    /// Places that do not wait for what they were made from.
+    pub(crate) excluded: Vec<Glob>,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
 }
@@ -162,6 +165,7 @@ impl State {
             next_id: 1,
             kept_open: VecDeque::new(),
             reads: Reads::new(),
+            excluded: Vec::new(),
             replay: false,
         }
     }

@@ -197,6 +197,7 @@ impl Trees {
         if let Some(tasks) = &options.tasks {
             overlay.lock().reads.look_up_in(tasks.clone());
         }
+        overlay.lock().excluded.clone_from(&options.excluded);
         let labels = Labels::start(&session, options.excluded)
             .map_err(trouble("start a thread for", Path::new("labels")))?;
         let trees = Arc::new(Self {

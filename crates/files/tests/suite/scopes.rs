@@ -102,7 +102,7 @@ fn what_was_made_from_a_layer_goes_with_it_and_nothing_else() {
     run(&inside, "echo secret plan > held1; echo another > held2");
     run(
         &inside,
-        "cat held1 > copy; sh -c 'cat copy | cat > second; cp copy third'; cat held2 > other-copy; \
+        "cat held1 > copy; sh -c 'cat copy | rev > second; cp copy third'; cat held2 > other-copy; \
          cat source > unrelated; echo plain > plain; sh -c 'read x < held1; mkdir made; ln -s \"$x\" made/link; \
          mv source moved'",
     );
@@ -127,7 +127,7 @@ fn what_was_made_from_a_layer_goes_with_it_and_nothing_else() {
         snapshot(&world.base()),
         [
             "plain 0644 \"plain\\n\"",
-            "second 0644 \"secret plan\\n\"",
+            "second 0644 \"nalp terces\\n\"",
             "source 0644 \"of the base\"",
             "unrelated 0644 \"of the base\"",
         ],
@@ -143,7 +143,7 @@ fn what_was_made_from_a_layer_goes_with_it_and_nothing_else() {
             "held2 0644 \"another\\n\"",
             "other-copy 0644 \"another\\n\"",
             "plain 0644 \"plain\\n\"",
-            "second 0644 \"secret plan\\n\"",
+            "second 0644 \"nalp terces\\n\"",
             "source 0644 \"of the base\"",
             "unrelated 0644 \"of the base\"",
         ]
@@ -244,6 +244,128 @@ fn a_commit_of_git_waits_for_what_is_in_it() {
     );
 }
 
+/// Stages a held change and then what a script makes; gives what is held in the end, each script over a fresh
+/// world.
+fn held_after(script: &str) -> Vec<String> {
+    let world = World::new(|base| {
+        fs::create_dir(base.join("src")).unwrap();
+        fs::write(base.join("held1"), "on: push\n").unwrap();
+    });
+    run(&world.inside(), script);
+    world.settle();
+    let found = held(&world);
+    decide(&world, "held1", Verdict::Refuse);
+    world.settle();
+    assert_eq!(held(&world), Vec::<String>::new(), "{script}");
+    assert_eq!(
+        snapshot(&world.base()),
+        snapshot(&world.inside()),
+        "{script}"
+    );
+    let plan = run(&world.base(), "grep -rl plan . || true");
+    assert_eq!(plan, "", "{script}: what was refused is in place");
+    found
+}
+
+const EVIL: &str = "sh -c 'echo a plan of evil >> held1'";
+
+#[test]
+fn a_copy_waits_although_it_was_read_and_the_first_one_was_changed_after_it() {
+    for last in [
+        "sh -c 'echo more >> held1'",
+        "touch held1",
+        "touch -d 2001-01-01 held1",
+        "chmod 600 held1",
+    ] {
+        let script = format!(
+            "{EVIL}; sh -c 'cp held1 src/copy.txt'; sh -c 'cat src/copy.txt >/dev/null'; {last}"
+        );
+        assert_eq!(held_after(&script), ["held1", "src/copy.txt"], "{last}");
+    }
+}
+
+#[test]
+fn a_copy_waits_although_it_came_by_files_that_are_gone() {
+    for way in [
+        "cp held1 src/tmp; cp src/tmp src/final.txt; rm src/tmp",
+        "cp held1 src/tmp; sleep 0.05; mv src/tmp src/tmp2; cat src/tmp2 src/tmp2 > src/final.txt; rm src/tmp2",
+        "cp held1 src/tmp; cp src/tmp src/tmp2; cp src/tmp2 src/tmp3; rm src/tmp src/tmp2; sort src/tmp3 > src/final.txt; rm src/tmp3",
+        "mkdir src/d; cp held1 src/d/tmp; (cat src/d/tmp; echo x) > src/final.txt; rm -r src/d",
+        // Through what nobody sees, as it is.
+        "t=$(mktemp); cp held1 $t; cp $t src/final.txt; rm $t",
+        "cat held1 | cat > src/final.txt",
+        // The first file is another one by now.
+        "cat held1 held1 > src/final.txt; rm held1; echo the plan anew > held1",
+        "cat held1 held1 > src/final.txt; echo the plan anew > src/new; mv src/new held1",
+    ] {
+        let script = format!("{EVIL}; {way}");
+        assert_eq!(held_after(&script), ["held1", "src/final.txt"], "{way}");
+    }
+}
+
+#[test]
+fn a_hard_link_waits_for_what_it_is() {
+    assert_eq!(
+        held_after(&format!("{EVIL}; ln held1 src/hard.txt")),
+        ["held1", "src/hard.txt"]
+    );
+    assert_eq!(
+        held_after(&format!(
+            "{EVIL}; ln held1 src/hard.txt; cat src/hard.txt src/hard.txt > src/copy; sh -c 'echo more >> held1'"
+        )),
+        ["held1", "src/copy", "src/hard.txt"]
+    );
+}
+
+#[test]
+fn what_was_made_from_each_other_waits_together() {
+    assert_eq!(
+        held_after(&format!(
+            "{EVIL}; cat held1 held1 > src/a; sh -c 'cat src/a > /dev/null; echo more >> held1'; cat held1 src/a > src/b; \
+             sh -c 'read x < src/b; echo \"$x\" >> src/a'"
+        )),
+        ["held1", "src/a", "src/b"]
+    );
+}
+
+#[test]
+fn no_ref_of_git_goes_that_holds_what_is_held() {
+    let commit = "sh -c 'echo a plan of evil >> held1'; git add -A; git commit -qm evil";
+    for more in [
+        "git log --oneline >/dev/null; sh -c 'echo more >> held1'",
+        "git log -p >/dev/null; sh -c 'echo more >> held1'",
+        "git status >/dev/null; sh -c 'echo more >> held1'",
+        "git checkout -q -b dev; git branch keep; sh -c 'echo more >> held1'",
+        "git pack-refs --all",
+        "git gc -q",
+        "git tag one; git gc -q --prune=now; git tag two",
+        "git stash list; git update-ref refs/heads/other HEAD; git update-ref -d refs/heads/main",
+    ] {
+        let world = World::new(|base| {
+            run(
+                base,
+                "git init -q -b main && git config user.email a@b.c && git config user.name n && git config gc.auto 0 \
+                 && echo one > held1 && git add . && git commit -qm one",
+            );
+        });
+        let refs = "git for-each-ref; git rev-list --all | wc -l";
+        let before = run(&world.base(), refs);
+        run(&world.inside(), &format!("{commit}; {more}"));
+        world.settle();
+        assert_eq!(
+            run(&world.base(), refs),
+            before,
+            "{more}: {:?}",
+            held(&world)
+        );
+        decide(&world, "held1", Verdict::Refuse);
+        world.settle();
+        assert_eq!(run(&world.base(), refs), before, "{more}");
+        assert_eq!(run(&world.inside(), refs), before, "{more}");
+        assert_eq!(held(&world), Vec::<String>::new(), "{more}");
+    }
+}
+
 const NAMES: [&str; 8] = [
     "a", "b", "held1", "held2", "d", "d/x", "d/held3", "held-dir",
 ];
@@ -259,6 +381,8 @@ enum Step {
     Rename(usize, usize),
     /// By a program of its own, which has read nothing before.
     Foreign(usize, usize),
+    /// The same by a file that goes away again.
+    ByWay(usize, usize),
     Settle,
     Decide(usize, bool),
 }
@@ -273,6 +397,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => n().prop_map(Step::Remove),
         3 => (n(), n()).prop_map(|(a, b)| Step::Rename(a, b)),
         1 => (n(), n()).prop_map(|(a, b)| Step::Foreign(a, b)),
+        1 => (n(), n()).prop_map(|(a, b)| Step::ByWay(a, b)),
         4 => Just(Step::Settle),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(a, b)| Step::Decide(a, b)),
     ];
@@ -318,6 +443,16 @@ proptest! {
                 Step::Rename(a, b) => fs::rename(at(a), at(b)),
                 Step::Foreign(a, b) => {
                     let copy = Command::new("cp").arg(at(a)).arg(at(b)).stderr(Stdio::null()).status();
+                    copy.map(drop)
+                }
+                Step::ByWay(a, b) => {
+                    let way = inside.join("way");
+                    let script = "cp \"$1\" \"$2\"; cp \"$2\" \"$3\"; rm -rf \"$2\"";
+                    let copy = Command::new("sh")
+                        .args(["-c", script, "sh"])
+                        .args([at(a), way, at(b)])
+                        .stderr(Stdio::null())
+                        .status();
                     copy.map(drop)
                 }
                 Step::Settle => {
