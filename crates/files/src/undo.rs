@@ -41,6 +41,8 @@ struct Net {
     first: Option<Version>,
     /// The events that may have kept its content, latest first.
     events: Vec<u64>,
+    /// Whether one of them set its time.
+    timed: bool,
 }
 
 impl Trees {
@@ -91,6 +93,17 @@ impl Trees {
             told.push(undone(delta, result.err()));
         }
         told
+    }
+
+    /// Whether the session's commits changed anything at a path or below it.
+    pub fn has_committed(&self, tree: &str, path: &[u8]) -> bool {
+        let _pass = self.pass.lock();
+        self.hosts.iter().enumerate().any(|(index, host)| {
+            self.name_of(index).as_deref() == Some(tree)
+                && nets(host)
+                    .keys()
+                    .any(|it| path.is_empty() || it == path || path::below(it, path))
+        })
     }
 
     /// Carries out what the owner asked for: intents first, then the changes, then their
@@ -171,18 +184,29 @@ fn nets(host: &Host) -> BTreeMap<Rel, Net> {
             last: delta.new.clone(),
             first: delta.base.clone(),
             events: vec![*event],
+            timed: timed(delta),
         };
         for (event, earlier) in latest {
             // Between the two its owner changed it: that is what has to come back.
             if !follows(net.first.as_ref(), earlier.new.as_ref()) {
                 break;
             }
+            // Attributes are noted with the change that replaced them.
+            let noted = net.first.take().and_then(|first| first.xattrs);
             net.first.clone_from(&earlier.base);
+            if let Some(first) = net.first.as_mut().filter(|first| first.xattrs.is_none()) {
+                first.xattrs = noted;
+            }
             net.events.push(*event);
+            net.timed |= timed(earlier);
         }
         nets.insert(path.clone(), net);
     }
     nets
+}
+
+fn timed(delta: &Delta) -> bool {
+    delta.new.as_ref().is_some_and(|new| new.timed)
 }
 
 /// Whether what a commit found is what the commit before had left.
@@ -212,14 +236,14 @@ fn reverse(host: &Host, tree: &str, path: &Rel, net: &Net) -> Result<Option<Delt
     };
     if !as_left {
         return match (&now, &net.first) {
-            (Some(now), Some(first)) if same_as_before(host, path, now, first) => Ok(None),
+            (Some(now), Some(first)) if net.is_back(host, path, now, first) => Ok(None),
             (None, _) => Err("it was removed since".to_string()),
             (Some(_), _) if net.last.is_none() => Err("something else lies there now".to_string()),
             (Some(_), _) => Err("it was changed since".to_string()),
         };
     }
     if let (Some(now), Some(first)) = (&now, &net.first)
-        && same_as_before(host, path, now, first)
+        && net.is_back(host, path, now, first)
     {
         return Ok(None);
     }
@@ -269,8 +293,8 @@ fn restored(host: &Host, net: &Net, now: Option<&Version>, first: &Version) -> R
                 new.content = Content::Kept(*event);
                 new.digest = kept;
                 new.size = file.metadata().map_or(0, |meta| meta.len());
-                if let Ok(all) = crate::base::xattrs_of_file(&file) {
-                    new.xattrs = Some(all);
+                if new.xattrs.is_none() {
+                    new.xattrs = crate::base::xattrs_of_file(&file).ok();
                 }
                 return Ok(new);
             }
@@ -301,18 +325,25 @@ impl Net {
             _ => false,
         }
     }
-}
 
-fn same_as_before(host: &Host, path: &Rel, now: &Version, first: &Version) -> bool {
-    now.kind == first.kind
-        && now.mode == first.mode
-        && now.target == first.target
-        && (now.kind != Kind::File
-            || (now.size == first.size
-                && match first.digest {
-                    Some(wanted) => digest_at(host, path) == Some(wanted),
-                    None => now.mtime == first.mtime,
-                }))
+    /// Whether what lies there now is what there was before, as far as it was changed.
+    fn is_back(&self, host: &Host, path: &Rel, now: &Version, first: &Version) -> bool {
+        let is_file = now.kind == Kind::File;
+        now.kind == first.kind
+            && now.mode == first.mode
+            && now.target == first.target
+            && (!is_file
+                || (now.size == first.size
+                    && match first.digest {
+                        Some(wanted) => digest_at(host, path) == Some(wanted),
+                        None => now.mtime == first.mtime,
+                    }))
+            && !(is_file && self.timed && now.mtime != first.mtime)
+            && first
+                .xattrs
+                .as_ref()
+                .is_none_or(|wanted| host.base.xattrs(path).is_ok_and(|now| now == *wanted))
+    }
 }
 
 fn digest_at(host: &Host, path: &Rel) -> Option<[u8; 32]> {

@@ -449,3 +449,56 @@ fn space_is_told_and_given_back() {
         "waits"
     );
 }
+
+#[test]
+fn attributes_alone_come_back() {
+    // What `setfacl -m u:65534:RIGHTS,m::r list` does.
+    let list = |rights: u8| {
+        format!(
+            "python3 -c \"import os, struct; os.setxattr('list', 'system.posix_acl_access', struct.pack('<I', 2) + \
+             b''.join(struct.pack('<HHI', *one) for one in [(1, 6, 2**32-1), (2, {rights}, 65534), (4, 4, 2**32-1), (16, 4, 2**32-1), (32, 4, 2**32-1)]))\""
+        )
+    };
+    let world = World::new(|base| {
+        for name in ["attribute", "time", "list", "gone", "twice"] {
+            fs::write(base.join(name), name).unwrap();
+        }
+        run(
+            base,
+            &format!(
+                "touch -d 2020-01-01 *; python3 -c \"import os; os.setxattr('gone', 'user.k', b'old'); os.setxattr('twice', 'user.k', b'old')\"; {}",
+                list(4)
+            ),
+        );
+    });
+    let state = |dir: &Path| {
+        run(
+            dir,
+            "stat -c '%n %a %Y' *; python3 -c \"import os; print([(f, [(k, os.getxattr(f, k)) for k in os.listxattr(f)]) for f in sorted(os.listdir())])\"",
+        )
+    };
+    let before = state(&world.base());
+    run(
+        &world.inside(),
+        &format!(
+            "python3 -c \"import os; os.setxattr('attribute', 'user.k', b'new'); os.removexattr('gone', 'user.k'); os.setxattr('twice', 'user.k', b'new')\"; \
+             touch -d 2021-01-01 time; {}",
+            list(0)
+        ),
+    );
+    world.settle();
+    fs::write(world.inside().join("twice"), "more").unwrap();
+    world.settle();
+    assert_ne!(state(&world.base()), before);
+    let undone = world.trees.undo(&[], true);
+    let what: Vec<(&str, &str, Option<&str>)> = undone
+        .iter()
+        .map(|one| (one.path.as_str(), one.what, one.kept.as_deref()))
+        .collect();
+    assert_eq!(undone.len(), 5, "{what:?}");
+    assert!(what.iter().all(|one| one.2.is_none()), "{what:?}");
+    assert_eq!(state(&world.base()), before);
+    assert!(world.trees.undo(&[], false).is_empty(), "it is back");
+    assert!(world.trees.has_committed("workspace", b"time"));
+    assert!(!world.trees.has_committed("workspace", b"tim"));
+}
