@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::show::clean;
-use crate::cli::undo::places;
+use crate::cli::undo::{no_change, places};
 use crate::cli::{Which, print};
 use crate::exit::{Failure, Outcome, Status};
 use crate::setup::Setup;
@@ -50,20 +50,15 @@ impl Conflicts {
             ))
         })?;
         let trees = reopened.trees();
-        let found: Vec<_> = trees
-            .conflicts()
+        let all = trees.conflicts();
+        for (at, said) in wanted.iter().zip(&self.paths) {
+            if !at.1.is_empty() && !all.iter().any(|one| lies_at(one, at)) {
+                return Err(no_change(&dir, said, "a conflict about"));
+            }
+        }
+        let found: Vec<_> = all
             .into_iter()
-            .filter(|one| {
-                let hit = |(tree, path): &(String, Vec<u8>)| {
-                    *tree == one.tree
-                        && files::path::bytes(&one.path).is_some_and(|it| {
-                            path.is_empty()
-                                || it == *path
-                                || it.starts_with(&[path.as_slice(), b"/"].concat())
-                        })
-                };
-                wanted.is_empty() || wanted.iter().any(hit)
-            })
+            .filter(|one| wanted.is_empty() || wanted.iter().any(|at| lies_at(one, at)))
             .collect();
         if found.is_empty() && !self.json {
             return print("There is no conflict.\n");
@@ -110,6 +105,14 @@ impl Conflicts {
             Status::Success
         })
     }
+}
+
+/// Whether a conflict is about a path or something below it.
+fn lies_at(one: &files::Conflict, (tree, path): &(String, Vec<u8>)) -> bool {
+    *tree == one.tree
+        && files::path::bytes(&one.path).is_some_and(|it| {
+            path.is_empty() || it == *path || it.starts_with(&[path.as_slice(), b"/"].concat())
+        })
 }
 
 fn choice(take: Take) -> files::Choice {

@@ -42,6 +42,11 @@ impl Undo {
             ))
         })?;
         let trees = reopened.trees();
+        for ((tree, path), said) in below.iter().zip(&self.paths) {
+            if !trees.has_committed(tree, path) {
+                return Err(no_change(&dir, said, "changed"));
+            }
+        }
         let would = trees.undo(&below, false);
         if would.is_empty() {
             let text = "There is nothing to undo: the session changed nothing here, or it is undone already.\n";
@@ -50,9 +55,15 @@ impl Undo {
         if self.dry_run {
             return self.tell(&would, false);
         }
-        let ask = !self.yes && !self.json && std::io::stdin().is_terminal();
-        if ask && !confirmed(&would)? {
-            return Ok(Status::Negative);
+        if !self.yes {
+            if self.json || !std::io::stdin().is_terminal() {
+                return Err(Failure::new(
+                    "nobody can be asked whether to do this; say `--yes` to do it, or `--dry-run` to see what it would be",
+                ));
+            }
+            if !confirmed(&would)? {
+                return Ok(Status::Negative);
+            }
         }
         let undone = trees.undo(&below, true);
         let count = undone.iter().filter(|one| one.kept.is_none()).count();
@@ -116,6 +127,16 @@ fn confirmed(would: &[files::Undone]) -> Outcome<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// A path that a session has nothing to do with.
+pub(crate) fn no_change(dir: &store::SessionDir, path: &Path, what: &str) -> Failure {
+    Failure::new(format!(
+        "`{}` is nothing that session {} has {what}; `kairos log {}` lists what it did",
+        clean(&path.display().to_string()),
+        dir.id(),
+        dir.id()
+    ))
+}
+
 /// The trees and paths below them that arguments name; see [`place`].
 pub(crate) fn places(setup: &Setup, paths: &[PathBuf]) -> Outcome<Vec<(String, Vec<u8>)>> {
     paths.iter().map(|path| place(setup, path)).collect()
@@ -137,10 +158,15 @@ fn place(setup: &Setup, path: &Path) -> Outcome<(String, Vec<u8>)> {
         };
         here.join(path)
     };
-    let absolute: PathBuf = absolute
-        .components()
-        .filter(|part| !matches!(part, std::path::Component::CurDir))
-        .collect();
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    let absolute = plain;
     let found = setup.trees.iter().find_map(|(name, root)| {
         let below = absolute.strip_prefix(root).ok()?;
         Some((name.clone(), below.as_os_str().as_bytes().to_vec()))
