@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kernel::policy::{NoRules, Policy};
+use kernel::{Carried, Scanner};
 use monitor::View;
 use serde_json::{Value, json};
 use store::{MemoryDisk, SessionDir};
@@ -41,6 +42,18 @@ impl Outside for Nothing {
 
     fn view(&self, view: &View, _: &str) -> Value {
         json!({ "holds": view.holds.len() })
+    }
+
+    fn authority(&self, text: &str) -> Result<(String, Option<u16>), String> {
+        net::canonical::authority(text).map_err(|why| why.to_string())
+    }
+
+    fn target(&self, path: &str) -> Result<String, String> {
+        net::canonical::path(path).map_err(|why| why.to_string())
+    }
+
+    fn carried(&self, scanner: &Scanner, bytes: &[u8]) -> Result<Carried, String> {
+        net::carried(scanner, bytes)
     }
 }
 

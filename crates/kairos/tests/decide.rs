@@ -219,6 +219,23 @@ fn requests_and_files_are_decided_by_the_same_kernel() {
     let request = json!({ "method": "POST", "url": "https://sink.example/x", "body": "k=s3cr3t-0123456789abcdef" });
     let held = harness.ask(json!({ "do": "propose", "session": "s", "request": request }));
     insta::assert_snapshot!("a held request", steady(&held));
+    // The same packed by gzip, with no word about it: as bytes, and in base64 within a text.
+    const PACKED: &str = "H4sIAAAAAAAC/8u2LTZOLjIu0TUwNDI2MTUzt7BMTEpOSU3jAgD4sGzKGgAAAA==";
+    let text = format!("data={PACKED}");
+    for body in [json!({ "body_base64": PACKED }), json!({ "body": text })] {
+        let mut request = json!({ "method": "POST", "url": "https://sink.example/x" });
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(body.as_object().unwrap().clone());
+        let held = harness.ask(json!({ "do": "propose", "session": "s", "request": request }));
+        assert_eq!(held["decision"], "defer", "{body}");
+        assert!(held["reasons"].to_string().contains("critical"), "{held}");
+    }
+    let arguments = json!({ "text": text });
+    let propose =
+        json!({ "do": "propose", "session": "s", "tool": "send_money", "arguments": arguments });
+    assert_eq!(harness.ask(propose)["decision"], "defer");
     let hook =
         json!({ "operation": "create", "path": "./.git/hooks/pre-commit", "content": "#!/bin/sh" });
     let held = harness.ask(json!({ "do": "propose", "session": "s", "change": hook }));
@@ -227,7 +244,7 @@ fn requests_and_files_are_decided_by_the_same_kernel() {
     let released = harness.ask(json!({ "do": "propose", "session": "s", "change": note }));
     assert_eq!(released["decision"], "release");
     let closed = harness.ask(json!({ "do": "close", "session": "s" }));
-    assert_eq!(closed["refused"].as_array().unwrap().len(), 2);
+    assert_eq!(closed["refused"].as_array().unwrap().len(), 5);
     harness.end();
 }
 
@@ -260,6 +277,12 @@ fn a_mistake_is_named_and_decides_nothing() {
         r#"{"id":7,"do":"open","session":"t","policy":"none"}"#,
         r#"{"id":7,"do":"policy","name":"x"}"#,
         r#"{"id":7,"do":"policy","name":"x","toml":"[[tool]]\nname = 3\n"}"#,
+        r#"{"id":7,"do":"propose","session":"s","change":{"operation":"create","path":"/etc/passwd"}}"#,
+        r#"{"id":7,"do":"incoming","session":"s","source":{"location":"~/.codex/history"},"text":"x"}"#,
+        r#"{"id":7,"do":"propose","session":"s","request":{"method":"GET","url":"https://a.example/","headers":{"Host":"b.example"}}}"#,
+        r#"{"id":7,"do":"propose","session":"s","request":{"method":"GET","url":"https://a.example/v1/..%2fadmin"}}"#,
+        r#"{"id":7,"do":"propose","session":"s","request":{"method":"G T","url":"https://a.example/"}}"#,
+        r#"{"id":7,"do":"propose","session":"s","request":{"method":"GET","url":"ftp://a.example/"}}"#,
     ] {
         let reply = harness.raw(line);
         assert_eq!(reply["ok"], false, "{line}");
@@ -325,6 +348,12 @@ fn a_log_is_decided_again_and_by_another_policy() {
     let before = text.trim_end().rsplit_once('\n').unwrap().0;
     std::fs::write(&path, format!("{before}\n")).unwrap();
     insta::assert_snapshot!("without its end", replay(&[]));
+    // One in which nothing is left is no success.
+    std::fs::write(&path, "").unwrap();
+    insta::assert_snapshot!(
+        "with nothing in it",
+        replay(&[]).replace(&*log.to_string_lossy(), "LOG")
+    );
     // A record that says something else is found.
     std::fs::write(
         &path,

@@ -90,3 +90,4 @@ pub use config::{
 pub use net::{Net, NetError, Sockets};
 pub use publish::Door;
 pub use release::OfflineSender;
+pub use unpack::carried;

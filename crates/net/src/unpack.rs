@@ -146,6 +146,14 @@ pub(crate) fn scan_bytes(scanner: &Scanner, bytes: &bytes::Bytes) -> Result<Carr
     scan(scanner, &source, DEPTH, &mut Budget::default())
 }
 
+/// What bytes carry, also where something is packed in them.
+///
+/// # Errors
+/// When there is more packed in them than is looked into.
+pub fn carried(scanner: &Scanner, bytes: &[u8]) -> Result<Carried, String> {
+    scan_bytes(scanner, &bytes::Bytes::copy_from_slice(bytes))
+}
+
 fn follow(
     scanner: &Scanner,
     source: &Source<'_>,

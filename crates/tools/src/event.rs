@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::reply::Mistake;
 use crate::request::{self, ChangeKind, Data};
+use crate::stdio::Outside;
 
 /// Arguments and answers are not nested deeper.
 const DEPTH_MAX: usize = 64;
@@ -74,6 +75,7 @@ pub fn proposed(
     request: request::Propose,
     policy: &Policy,
     scanner: &Scanner,
+    outside: &dyn Outside,
 ) -> Result<Proposed, Mistake> {
     let saw = request
         .saw
@@ -82,7 +84,7 @@ pub fn proposed(
         .collect::<Result<Vec<_>, _>>()?;
     let mut proposed = match (request.tool, request.request, request.change) {
         (Some(tool), None, None) => call(tool, request.arguments, policy)?,
-        (None, Some(http), None) => sent(http, policy)?,
+        (None, Some(http), None) => sent(http, policy, outside)?,
         (None, None, Some(change)) => changed(change)?,
         _ => {
             return Err(Mistake::new(
@@ -92,7 +94,7 @@ pub fn proposed(
         }
     };
     proposed.effect.saw = saw;
-    proposed.effect.carries = carried(scanner, &proposed);
+    proposed.effect.carries = carried(scanner, &proposed, outside)?;
     Ok(proposed)
 }
 
@@ -179,7 +181,11 @@ fn exact(value: &Value) -> Result<(), Mistake> {
     }
 }
 
-fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake> {
+fn sent(
+    request: request::Request,
+    policy: &Policy,
+    outside: &dyn Outside,
+) -> Result<Proposed, Mistake> {
     let url = Url::parse(&request.url).map_err(|error| {
         Mistake::new(
             format!("`{}` is no URL: {error}", request.url),
@@ -192,12 +198,20 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
             "a decision is about what is sent and to whom; send credentials in another way",
         ));
     }
-    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+    let web = matches!(url.scheme(), "http" | "https" | "ws" | "wss");
+    let (true, Some(host), Some(port @ 1..)) = (web, url.host_str(), url.port_or_known_default())
+    else {
         return Err(Mistake::new(
-            format!("`{}` names no host and port", request.url),
+            format!("`{}` names no host and port of the web", request.url),
             "give a URL with `http://` or `https://`",
         ));
     };
+    if request.method.is_empty() || !request.method.bytes().all(token) {
+        return Err(Mistake::new(
+            format!("`{}` is no method", request.method.escape_debug()),
+            "give one word, such as `GET` or `POST`",
+        ));
+    }
     let method = request.method.to_ascii_uppercase();
     let host = host
         .trim_matches(['[', ']'])
@@ -207,12 +221,32 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_string(),
     };
+    let path = outside.target(&path).map_err(|why| {
+        Mistake::new(
+            format!("`{}` cannot be judged: {why}", request.url),
+            "give the path in a form that can be read in one way only",
+        )
+    })?;
     let class = if policy.needs_answer(&host, port, &method, &path) {
         Class::Blocking
     } else {
         Class::Stallable
     };
     let sent = outgoing(&request)?;
+    if let Some(named) = sent.headers.get("host") {
+        let same = outside
+            .authority(named)
+            .map(|(name, at)| name == host && at.unwrap_or(port) == port);
+        if same != Ok(true) {
+            return Err(Mistake::new(
+                format!(
+                    "the `Host` header names `{}`, but the URL `{host}:{port}`",
+                    named.escape_debug()
+                ),
+                "leave `Host` out, or let it name what the URL names: the decision is about one party",
+            ));
+        }
+    }
     let about = match sent.body.len() {
         0 => "no body".to_string(),
         bytes => format!("{bytes} bytes"),
@@ -245,6 +279,11 @@ fn sent(request: request::Request, policy: &Policy) -> Result<Proposed, Mistake>
     })
 }
 
+/// Whether a byte may stand in a method or in the name of a header (RFC 9110, `tchar`).
+fn token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 /// Headers in lower case, and the body as bytes.
 fn outgoing(request: &request::Request) -> Result<Sent, Mistake> {
     let mut headers = BTreeMap::new();
@@ -265,7 +304,6 @@ fn outgoing(request: &request::Request) -> Result<Sent, Mistake> {
                 "write its value as a text; join several values with commas",
             ));
         };
-        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         if name.is_empty() || !name.bytes().all(token) || value.contains(['\r', '\n', '\0']) {
             return Err(Mistake::new(
                 format!("`{}` is no header", name.escape_debug()),
@@ -273,6 +311,15 @@ fn outgoing(request: &request::Request) -> Result<Sent, Mistake> {
             ));
         }
         let name = name.to_ascii_lowercase();
+        if name == "transfer-encoding" {
+            return Err(Mistake::new(
+                format!(
+                    "`{name}: {}` says how a body is cut, not what is sent",
+                    value.escape_debug()
+                ),
+                "leave it out; give the body as a whole",
+            ));
+        }
         let coded = value.split(',').any(|coding| {
             let coding = coding.trim();
             !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")
@@ -305,6 +352,16 @@ fn outgoing(request: &request::Request) -> Result<Sent, Mistake> {
             )
         })?,
     };
+    let length = headers.get("content-length");
+    if length.is_some_and(|length| length.trim() != body.len().to_string()) {
+        return Err(Mistake::new(
+            format!(
+                "`content-length` is not the body's, which has {} bytes",
+                body.len()
+            ),
+            "leave it out, or give the length in bytes",
+        ));
+    }
     Ok(Sent { headers, body })
 }
 
@@ -335,21 +392,29 @@ fn changed(change: request::Change) -> Result<Proposed, Mistake> {
 }
 
 /// What the bytes that would leave carry: object, and content as it is and leaf by leaf.
-fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
+fn carried(
+    scanner: &Scanner,
+    proposed: &Proposed,
+    outside: &dyn Outside,
+) -> Result<Carried, Mistake> {
     if scanner.is_empty() {
-        return Carried::nothing();
+        return Ok(Carried::nothing());
     }
-    let mut scan = scanner.start();
-    scan.feed(&proposed.bytes);
-    let mut carried = scan.finish();
+    let within = |bytes: &[u8]| {
+        outside.carried(scanner, bytes).map_err(|why| {
+            Mistake::new(
+                format!("this cannot be searched for what must not leave: {why}"),
+                "propose it unpacked, or in smaller parts",
+            )
+        })
+    };
+    let mut carried = within(&proposed.bytes)?;
     let name = proposed.effect.operation.name();
     carried.merge(&scanner.scan(name.as_bytes()));
     let object = match &proposed.effect.object {
         Object::Party { host, path, .. } => {
             let Sent { headers, body } = &proposed.sent;
-            let mut scan = scanner.start();
-            scan.feed(body);
-            carried.merge(&scan.finish());
+            carried.merge(&within(body)?);
             let headers = headers.iter();
             let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             scanner.scan_head(host, path, headers)
@@ -363,7 +428,7 @@ fn carried(scanner: &Scanner, proposed: &Proposed) -> Carried {
         let joined: String = arguments.iter().map(|leaf| leaf.value.as_str()).collect();
         carried.merge(&scanner.scan(joined.as_bytes()));
     }
-    carried
+    Ok(carried)
 }
 
 fn payload(bytes: &[u8]) -> Payload {
@@ -375,6 +440,22 @@ fn payload(bytes: &[u8]) -> Payload {
 
 /// A path below the workspace, with no way out of it.
 fn relative(path: &str) -> Result<String, Mistake> {
+    // What programs take for a place of its own, wherever they are.
+    let home = path.starts_with('~') && (path == "~" || path.contains('/'));
+    let drive =
+        matches!(path.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    if path.starts_with('/') || home || drive {
+        return Err(Mistake::new(
+            format!("`{}` is not below the workspace", path.escape_debug()),
+            "give a path from the workspace on, `src/main.rs`; what lies elsewhere is a tool's to propose",
+        ));
+    }
+    if path.contains('\0') {
+        return Err(Mistake::new(
+            format!("`{}` is no path", path.escape_debug()),
+            "leave out the zero byte, where a path ends",
+        ));
+    }
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -495,7 +576,39 @@ mod tests {
         );
         let line = serde_json::json!({ "session": "s", "request": line });
         let propose = serde_json::from_value(line).unwrap();
-        proposed(propose, &Policy::default(), &sensitive.scanner())
+        proposed(propose, &Policy::default(), &sensitive.scanner(), &Plain)
+    }
+
+    /// Takes the web as it is written; the program reads it as its channel does.
+    struct Plain;
+
+    impl Outside for Plain {
+        fn load(&self, _: &crate::stdio::PolicyText) -> Result<crate::LoadedPolicy, String> {
+            Err("no policy is read here".to_string())
+        }
+
+        fn keep(&self, _: &store::SessionDir, _: &crate::LoadedPolicy) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn view(&self, _: &monitor::View, _: &str) -> Value {
+            Value::Null
+        }
+
+        fn authority(&self, text: &str) -> Result<(String, Option<u16>), String> {
+            Ok((text.to_string(), None))
+        }
+
+        fn target(&self, path: &str) -> Result<String, String> {
+            match path.contains("%2f") {
+                true => Err("a slash is encoded".to_string()),
+                false => Ok(path.to_string()),
+            }
+        }
+
+        fn carried(&self, scanner: &Scanner, bytes: &[u8]) -> Result<Carried, String> {
+            Ok(scanner.scan(bytes))
+        }
     }
 
     #[test]
@@ -556,11 +669,42 @@ mod tests {
             serde_json::json!({ "headers": { "a": "x", "A": "y" } }),
             serde_json::json!({ "headers": { "a": 1 } }),
             serde_json::json!({ "headers": ["a"] }),
+            serde_json::json!({ "headers": { "host": "other.example" } }),
+            serde_json::json!({ "headers": { "Transfer-Encoding": "chunked" } }),
+            serde_json::json!({ "headers": { "content-length": "4" }, "body": "x" }),
+            serde_json::json!({ "method": "G T" }),
+            serde_json::json!({ "method": "GET / HTTP/1.1\r\nHost: other.example" }),
+            serde_json::json!({ "method": "" }),
+            serde_json::json!({ "url": "https://sink.example:0/" }),
+            serde_json::json!({ "url": "ftp://sink.example/" }),
+            serde_json::json!({ "url": "https://sink.example/a/..%2fb" }),
         ] {
-            let mut line = line;
-            line["method"] = "POST".into();
-            line["url"] = "https://sink.example/x".into();
-            assert!(request(line.clone()).is_err(), "{line}");
+            let mut whole =
+                serde_json::json!({ "method": "POST", "url": "https://sink.example/x" });
+            for (name, value) in line.as_object().unwrap() {
+                whole[name] = value.clone();
+            }
+            assert!(request(whole).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_path_elsewhere_is_a_mistake() {
+        for path in [
+            "/etc/passwd",
+            "/",
+            "~",
+            "~/x",
+            "~root/x",
+            "C:\\x",
+            "c:/x",
+            "a\0b",
+            "",
+            "a/../b",
+        ] {
+            assert!(relative(path).is_err(), "{path}");
+        }
+        assert_eq!(relative("./a//b").unwrap(), "a/b");
+        assert_eq!(relative("~$draft.docx").unwrap(), "~$draft.docx");
     }
 }

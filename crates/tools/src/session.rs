@@ -16,7 +16,7 @@ use store::{Blobs, Disk, Lease, Log, Parked, Record, SessionDir, WorkspaceLabels
 use crate::event;
 use crate::reply::{Aborted, Committed, Decided, Hold, Mistake, Reply, Resolved};
 use crate::request::{self, Word};
-use crate::stdio::LoadedPolicy;
+use crate::stdio::{LoadedPolicy, Outside};
 
 /// A session that a harness opened.
 pub struct Harness {
@@ -164,7 +164,11 @@ impl Harness {
     ///
     /// # Errors
     /// When the proposal says nothing that could be decided; nothing happened then.
-    pub fn propose(&self, request: request::Propose) -> Result<Decided, Mistake> {
+    pub fn propose(
+        &self,
+        request: request::Propose,
+        outside: &dyn Outside,
+    ) -> Result<Decided, Mistake> {
         let policy = self.session.policy();
         for name in &request.saw {
             if !self.held.borrow().contains(&event::hold(name)?) {
@@ -174,7 +178,7 @@ impl Harness {
                 ));
             }
         }
-        let proposed = event::proposed(request, &policy, &self.session.scanner())?;
+        let proposed = event::proposed(request, &policy, &self.session.scanner(), outside)?;
         let class = proposed.effect.class.name();
         let note = String::from_utf8(proposed.bytes).unwrap_or_default();
         let parked = Parked { note, blob: None };

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kernel::policy::{Policy, Rules};
+use kernel::{Carried, Scanner};
 use monitor::session::PooledChance;
 use monitor::{Chance, View};
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ pub struct Service {
     pub root: PathBuf,
     /// What time it is, RFC 3339.
     pub clock: fn() -> String,
-    /// Policies and views, which other crates read and write.
+    /// Policies, views and the web, which other crates read and write.
     pub outside: Box<dyn Outside>,
     /// Whether a session's files go away when it is closed.
     pub forget: bool,
@@ -75,6 +76,24 @@ pub trait Outside {
 
     /// A view as oracles read it; `policy` is the policy in words.
     fn view(&self, view: &View, policy: &str) -> Value;
+
+    /// Host and port out of a `Host` header, as on the wire.
+    ///
+    /// # Errors
+    /// Why it is none.
+    fn authority(&self, text: &str) -> Result<(String, Option<u16>), String>;
+
+    /// A request's path with its query in the one form that is judged, as on the wire.
+    ///
+    /// # Errors
+    /// Why there is none: servers read it in different ways.
+    fn target(&self, path: &str) -> Result<String, String>;
+
+    /// What bytes carry, also where something is packed in them.
+    ///
+    /// # Errors
+    /// Why they cannot be searched.
+    fn carried(&self, scanner: &Scanner, bytes: &[u8]) -> Result<Carried, String>;
 }
 
 /// The open sessions of a process.
@@ -191,7 +210,8 @@ impl Sessions {
             }
             Some("propose") => {
                 let request: Propose = self.read(text)?;
-                let decided = self.session(&request.session)?.0.propose(request)?;
+                let (harness, _) = self.session(&request.session)?;
+                let decided = harness.propose(request, self.service.outside.as_ref())?;
                 Ok(Some(Reply::Decided(Box::new(decided))))
             }
             Some("done") => {

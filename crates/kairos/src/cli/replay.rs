@@ -34,7 +34,13 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn execute(self) -> Outcome<Status> {
         let dir = self.dir()?;
-        let setup = Setup::read(&dir)?;
+        let setup = Setup::read(&dir).map_err(|failure| Failure {
+            message: format!(
+                "{}\nA log is decided again by the policy beside it: give the session's directory, with its `setup.json`",
+                failure.message
+            ),
+            ..failure
+        })?;
         let mut own = policy::recorded(&setup.policy).map_err(Failure::policy)?;
         own.kernel.unbound = setup.mode.unbound();
         let home = Surroundings::read()?.home;
@@ -45,6 +51,12 @@ impl Replay {
             .transpose()
             .map_err(Failure::policy)?;
         let log = store::log::read(&dir.log()).map_err(Failure::new)?;
+        if log.entries.is_empty() {
+            return Err(Failure::new(format!(
+                "there is nothing in `{}` to decide again: it has no whole record",
+                dir.log().display()
+            )));
+        }
         let ending = Ending::of(&dir, &log).words();
         let blobs = Blobs::open_dir(&dir.blobs()).map_err(at("open", &dir.blobs()))?;
         let other = other.as_ref();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use kernel::{Carried, Scanner};
 use monitor::View;
 use serde_json::Value;
 use store::{MemoryDisk, OsDisk, SessionDir};
@@ -94,5 +95,17 @@ impl Outside for Wired {
 
     fn view(&self, view: &View, policy: &str) -> Value {
         oracles::wire::view(view, policy)
+    }
+
+    fn authority(&self, text: &str) -> Result<(String, Option<u16>), String> {
+        net::canonical::authority(text).map_err(|why| why.to_string())
+    }
+
+    fn target(&self, path: &str) -> Result<String, String> {
+        net::canonical::path(path).map_err(|why| why.to_string())
+    }
+
+    fn carried(&self, scanner: &Scanner, bytes: &[u8]) -> Result<Carried, String> {
+        net::carried(scanner, bytes)
     }
 }
