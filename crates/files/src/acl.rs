@@ -72,6 +72,24 @@ impl Acl {
         bits(rights(USER_OBJ)) << 6 | bits(group) << 3 | bits(rights(OTHER))
     }
 
+    /// The short text form of `setfacl`, with numbers of users and groups as the host has them.
+    pub(crate) fn text(&self) -> String {
+        let entry = |entry: &Entry| {
+            let who = match entry.tag {
+                USER_OBJ => "user:".to_string(),
+                USER => format!("user:{}", entry.id),
+                GROUP_OBJ => "group:".to_string(),
+                GROUP => format!("group:{}", entry.id),
+                MASK => "mask:".to_string(),
+                OTHER => "other:".to_string(),
+                tag => format!("tag {tag}:{}", entry.id),
+            };
+            let right = |bit: u16, letter| if entry.rights & bit == 0 { '-' } else { letter };
+            format!("{who}:{}{}{}", right(4, 'r'), right(2, 'w'), right(1, 'x'))
+        };
+        self.0.iter().map(entry).collect::<Vec<_>>().join(",")
+    }
+
     /// Whether it says nothing that a mode does not.
     pub(crate) fn is_mode(&self) -> bool {
         self.0
@@ -152,6 +170,19 @@ pub(crate) fn given(name: &[u8], value: &[u8], mode: u32) -> Vec<u8> {
     }
 }
 
+/// A kept attribute of something of some mode, for people: the name and the value.
+pub(crate) fn shown(name: &[u8], value: &[u8], mode: u32) -> (String, String) {
+    let list = Acl::read(value);
+    match (name, list) {
+        (ACCESS, Some(list)) => ("access list".to_string(), list.with_mode(mode).text()),
+        (DEFAULT, Some(list)) => ("default access list".to_string(), list.text()),
+        _ => (
+            String::from_utf8_lossy(name).into_owned(),
+            String::from_utf8_lossy(value).into_owned(),
+        ),
+    }
+}
+
 /// What a directory with these attributes passes on.
 pub(crate) fn passed_on(xattrs: &Xattrs) -> Option<Acl> {
     xattrs.get(DEFAULT).and_then(|value| Acl::read(value))
@@ -177,6 +208,10 @@ mod tests {
         ]);
         assert_eq!(Acl::read(&named.write()), Some(named.clone()));
         assert_eq!((named.mode(), named.is_mode()), (0o660, false));
+        assert_eq!(
+            named.text(),
+            "user::rw-,user:1000:r--,group::r--,mask::rw-,other::---"
+        );
         let narrow = named.clone().with_mode(0o700);
         assert_eq!(narrow.mode(), 0o700);
         assert_eq!(narrow.with_mode(0o660), named);

@@ -8,6 +8,7 @@ use std::fs::File;
 use serde::Serialize;
 use similar::TextDiff;
 
+use crate::acl;
 use crate::attr::Kind;
 use crate::base::Base;
 use crate::bytes::beginning;
@@ -51,11 +52,27 @@ pub struct Change {
     /// What in it runs that did not before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Runs>,
+    /// Access lists and `user.` attributes that are set, changed or removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
     /// Other names of the same file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
     /// Whether the owner changed it, too, since the agent saw it.
     pub conflict: bool,
+}
+
+/// An attribute that is not as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attribute {
+    /// `access list`, `default access list` (what a directory passes on), or its own name.
+    pub name: String,
+    /// Its value before; a list in the text form of `setfacl`, what is no text with replacements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its value after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// One side of a change.
@@ -158,6 +175,7 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
         binary,
         place: None,
         runs: found,
+        attributes: attributes(delta),
         links: delta
             .new
             .iter()
@@ -166,6 +184,45 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
             .collect(),
         conflict: owner_changed(delta, base),
     }
+}
+
+/// What a delta does to access lists and attributes.
+fn attributes(delta: &Delta) -> Vec<Attribute> {
+    let Some((new, after)) = delta
+        .new
+        .as_ref()
+        .and_then(|new| Some((new, new.xattrs.as_ref()?)))
+    else {
+        return Vec::new();
+    };
+    let old = delta.base.as_ref();
+    let before = old.and_then(|old| old.xattrs.as_ref());
+    let names: BTreeSet<&Vec<u8>> = before
+        .into_iter()
+        .chain([after])
+        .flat_map(|all| all.keys())
+        .collect();
+    let changed = |name: &&Vec<u8>| before.and_then(|all| all.get(*name)) != after.get(*name);
+    names
+        .into_iter()
+        .filter(changed)
+        .map(|name| {
+            let told = |value: &Vec<u8>, mode| acl::shown(name, value, mode);
+            let was = before
+                .and_then(|all| all.get(name))
+                .map(|value| told(value, old.map_or(0, |old| old.mode)));
+            let is = after.get(name).map(|value| told(value, new.mode));
+            Attribute {
+                name: was
+                    .as_ref()
+                    .or(is.as_ref())
+                    .map(|(name, _)| name.clone())
+                    .unwrap_or_default(),
+                before: was.map(|(_, value)| value),
+                after: is.map(|(_, value)| value),
+            }
+        })
+        .collect()
 }
 
 /// Joins what was taken away at one place and came at another to one change.
@@ -193,6 +250,17 @@ pub(crate) fn pair(changes: Vec<Change>) -> Vec<Change> {
         change.operation != "delete" || !taken.contains(&(change.tree.clone(), change.path.clone()))
     });
     paired
+}
+
+impl Side {
+    /// Git knows of a mode only whether the owner may execute it.
+    fn is_same_to_git(&self, other: &Self) -> bool {
+        let runs = |side: &Self| {
+            let mode = u32::from_str_radix(&side.mode, 8).unwrap_or(0);
+            mode & 0o100 != 0
+        };
+        self.kind == other.kind && runs(self) == runs(other) && self.target == other.target
+    }
 }
 
 impl fmt::Display for Change {
@@ -236,6 +304,17 @@ impl Change {
             let (entry, command) = (harmless(&runs.entry), harmless(&runs.command));
             writeln!(f, "# runs: {entry}: {command}")?;
         }
+        for attribute in &self.attributes {
+            let is_list = attribute.name.ends_with("access list");
+            let value = |value: &Option<String>| match value {
+                Some(list) if is_list => harmless(list),
+                Some(value) => format!("\"{}\"", short(&harmless(value))),
+                None => "none".to_string(),
+            };
+            let name = harmless(&attribute.name);
+            let (before, after) = (value(&attribute.before), value(&attribute.after));
+            writeln!(f, "# {name} of {path}: {after} (before: {before})")?;
+        }
         for link in &self.links {
             writeln!(f, "# same file as: {}", self.shown(link))?;
         }
@@ -260,6 +339,17 @@ impl Change {
             let side = new.or(old);
             let (kind, mode) = side.map_or(("", ""), |side| (&side.kind, &side.mode));
             return writeln!(f, "# {word} {kind} {path}, mode {mode}");
+        }
+        if let (Some(old), Some(new), None, false) = (old, new, &self.diff, self.binary)
+            && old.is_same_to_git(new)
+        {
+            // Nothing to apply is an error to git.
+            if old.mode != new.mode {
+                writeln!(f, "# mode of {path}: {} (before: {})", new.mode, old.mode)?;
+            } else if self.attributes.is_empty() {
+                writeln!(f, "# attributes or times of {path}")?;
+            }
+            return Ok(());
         }
         let (a, b) = (self.name('a', &self.path), self.name('b', &self.path));
         writeln!(f, "diff --git {a} {b}")?;
@@ -464,6 +554,16 @@ fn quoted(path: &str) -> String {
     out
 }
 
+/// One line, and not a long one.
+fn short(text: &str) -> String {
+    const CHARS_MAX: usize = 400;
+    let line = text.replace('\n', "\\n");
+    match line.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
 /// Text of the agent for a terminal: control characters are shown, not sent.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -505,6 +605,7 @@ mod tests {
             binary: false,
             place: None,
             runs: Vec::new(),
+            attributes: Vec::new(),
             links: Vec::new(),
             conflict: false,
         }

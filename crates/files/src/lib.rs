@@ -81,7 +81,7 @@ pub mod path;
 pub use commit::CommitError;
 pub use conflicts::{Choice, Conflict, Merge};
 pub use delta::Delta;
-pub use diff::Change;
+pub use diff::{Attribute, Change};
 pub use ids::Ids;
 pub use overlay::Precheck;
 pub use places::hooks_paths;

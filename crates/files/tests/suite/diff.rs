@@ -124,3 +124,54 @@ fn what_is_no_text_and_what_the_owner_changed_is_said() {
     assert!(text.contains("# new fifo pipe, mode 010644\n"), "{text}");
     assert!(text.contains("# same file as: both\n"), "{text}");
 }
+
+#[test]
+fn attributes_are_said_and_git_applies_the_rest() {
+    let disk = Disk::new();
+    for name in ["list", "both", "gone", "time"] {
+        fs::write(disk.base().join(name), "text\n").unwrap();
+    }
+    run(
+        &disk.base(),
+        "python3 -c \"import os; os.setxattr('gone', 'user.k', b'old')\"",
+    );
+    let options = Options {
+        quiet: Duration::from_secs(1000),
+        ..Options::default()
+    };
+    let world = World::on(disk, options);
+    // What `setfacl -m u:65534:rw,m::rw list` does.
+    run(
+        &world.inside(),
+        "python3 -c \"import os, struct; n = 2**32-1; os.setxattr('list', 'system.posix_acl_access', struct.pack('<I', 2) + \
+         b''.join(struct.pack('<HHI', *one) for one in [(1, 6, n), (2, 6, 65534), (4, 4, n), (16, 6, n), (32, 4, n)])); \
+         os.setxattr('both', 'user.k', b'a\\nb\\x1b[31m'); os.removexattr('gone', 'user.k')\"; \
+         echo more >> both; touch -d 2001-01-01 time",
+    );
+    let changes = world.trees.changes();
+    let patch: String = changes.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(patch, @r#"
+    # access list of list: user::rw-,user:65534:rw-,group::r--,mask::rw-,other::r-- (before: none)
+    # mode of list: 100664 (before: 100644)
+    # user.k of gone: none (before: "old")
+    # user.k of both: "a\nb\u{1b}[31m" (before: none)
+    diff --git a/both b/both
+    --- a/both
+    +++ b/both
+    @@ -1 +1,2 @@
+     text
+    +more
+    # attributes or times of time
+    "#);
+    let attributes: Vec<_> = changes
+        .iter()
+        .map(|one| (&one.path, &one.attributes))
+        .collect();
+    insta::assert_snapshot!(serde_json::to_string(&attributes).unwrap(), @r#"[["list",[{"name":"access list","after":"user::rw-,user:65534:rw-,group::r--,mask::rw-,other::r--"}]],["gone",[{"name":"user.k","before":"old"}]],["both",[{"name":"user.k","after":"a\nb\u001b[31m"}]],["time",[]]]"#);
+    fs::write(world.disk.dir.path().join("patch"), &patch).unwrap();
+    run(&world.base(), "git apply ../patch");
+    assert_eq!(
+        fs::read_to_string(world.base().join("both")).unwrap(),
+        "text\nmore\n"
+    );
+}
