@@ -201,6 +201,11 @@ impl Trees {
             })
             .collect();
         let pending = self.sources_first(pending, &runs);
+        let moving = if force {
+            Vec::new()
+        } else {
+            self.moving(&policy)
+        };
         for (place, found) in pending {
             let runs = runs.get(place).copied().unwrap_or(false);
             if !self.is_current(&found, force) {
@@ -213,7 +218,7 @@ impl Trees {
                     .touch(found.tree, found.delta.path.clone(), false);
                 continue;
             }
-            if !force && self.source_moves(&policy, &found) {
+            if self.comes_from(&found, &moving) {
                 self.come_again(&found);
                 continue;
             }

@@ -44,18 +44,19 @@ impl Trees {
         let mut by_content: HashMap<[u8; 32], Vec<usize>> = HashMap::new();
         let state = self.overlay.lock();
         for (at, (_, found)) in pending.iter().enumerate() {
-            if !is_source(found) || !(runs(at) || self.waits_for_sources(found)) {
+            // Others are seldom held; what was released before them is taken back then.
+            if !is_source(found) || !runs(at) {
                 continue;
             }
             for ino in state.nodes_of(found) {
                 by_node.entry(ino).or_default().push(at);
             }
-            if let (Some(content), true) = (content(found), runs(at)) {
+            if let Some(content) = content(found) {
                 by_content.entry(content).or_default().push(at);
             }
         }
         let mut before = vec![Vec::new(); pending.len()];
-        if by_content.is_empty() && !state.reads.any() && by_node.len() == pending.len() {
+        if by_node.is_empty() && by_content.is_empty() {
             return before;
         }
         for ((at, (_, found)), before) in pending.iter().enumerate().zip(&mut before) {
@@ -63,7 +64,7 @@ impl Trees {
                 continue;
             }
             let own = found.node.map(|(ino, _)| ino);
-            let known = state.reads.all_known(&state.knowing(found));
+            let known = state.reads.known_of(&state.knowing(found), &by_node);
             let own = own.filter(|_| has_new_content(found));
             let by_name = known.iter().chain(&own).filter_map(|ino| by_node.get(ino));
             let copies = content(found).filter(|_| !runs(at));
@@ -134,33 +135,34 @@ impl Trees {
         holds
     }
 
-    /// Whether a change may have been made from one that will be held and has not come to rest.
-    pub(crate) fn source_moves(&self, policy: &Policy, found: &Pending) -> bool {
-        if !self.waits_for_sources(found) {
+    /// Nodes that were read inside, will be held in a place where they run later, and have not come to rest.
+    pub(crate) fn moving(&self, policy: &Policy) -> Vec<Ino> {
+        let state = self.overlay.lock();
+        let workspaces = state.trees.iter().filter(|tree| tree.name == WORKSPACE);
+        workspaces
+            .flat_map(|tree| tree.dirty_nodes.keys())
+            .filter(|ino| state.nodes.get(ino).is_some_and(|node| node.read_staged))
+            .filter(|ino| {
+                let paths = state.paths_of(**ino);
+                let mut texts = paths.iter().map(|path| path::text(path));
+                texts.any(|path| policy.executes(WORKSPACE, &path).is_some())
+            })
+            .copied()
+            .collect()
+    }
+
+    /// Whether a change may have been made from one of these.
+    pub(crate) fn comes_from(&self, found: &Pending, moving: &[Ino]) -> bool {
+        if moving.is_empty() || !self.waits_for_sources(found) {
             return false;
         }
         let state = self.overlay.lock();
-        let Some(tree) = state.trees.get(found.tree) else {
-            return false;
-        };
-        let moving: Vec<Ino> = tree
-            .dirty_nodes
-            .keys()
-            .filter(|ino| Some(**ino) != found.node.map(|(own, _)| own))
-            .filter(|ino| state.nodes.get(ino).is_some_and(|node| node.read_staged))
-            .filter(|ino| {
-                state
-                    .paths_of(**ino)
-                    .iter()
-                    .any(|path| policy.executes(WORKSPACE, &path::text(path)).is_some())
-            })
-            .copied()
-            .collect();
-        if moving.is_empty() {
-            return false;
-        }
         let knowing = state.knowing(found);
-        moving.iter().any(|ino| state.reads.knew(&knowing, *ino))
+        let own = found.node.map(|(own, _)| own);
+        let others = moving.iter().filter(|ino| Some(**ino) != own);
+        others
+            .into_iter()
+            .any(|ino| state.reads.knew(&knowing, *ino))
     }
 
     /// What is held can be read only as a layer from now on, and what was read of it before was one.

@@ -328,24 +328,10 @@ impl Reads {
         })
     }
 
-    /// All nodes of which a version that is still undecided was known.
-    pub(crate) fn all_known(&self, knowing: &Knowing) -> HashSet<Ino> {
-        let mut found = HashSet::new();
-        for knew in &knowing.0 {
-            let seen = self.processes.get(&knew.process).map(|p| &p.seen);
-            for (ino, seen) in seen.into_iter().flatten() {
-                let ended = self.ended.get(ino).copied().unwrap_or(0);
-                if seen.at <= knew.before && seen.order <= knew.until && seen.order > ended {
-                    found.insert(*ino);
-                }
-            }
-        }
-        found
-    }
-
-    /// Whether anything staged was read.
-    pub(crate) fn any(&self) -> bool {
-        self.any
+    /// Those of some nodes of which a version that is still undecided was known.
+    pub(crate) fn known_of<T>(&self, knowing: &Knowing, some: &HashMap<Ino, T>) -> Vec<Ino> {
+        let known = some.keys().filter(|ino| self.knew(knowing, **ino));
+        known.copied().collect()
     }
 
     /// Refused changes that something was made from before they were refused.
