@@ -9,7 +9,7 @@ use store::Lease;
 use crate::attr::{Kind, Version};
 use crate::commit::{CommitError, Host};
 use crate::delta::{Content, Delta};
-use crate::path::{self, Rel, below, split};
+use crate::path::{self, Rel, lies_at, split};
 use crate::recover;
 use crate::settle::Pending;
 use crate::trees::Trees;
@@ -92,9 +92,7 @@ impl Trees {
             }
             let key = (found.tree, found.delta.path.clone());
             let held_up = |(tree, place): &(usize, Rel)| {
-                found.delta.new.is_none()
-                    && *tree == key.0
-                    && (*place == key.1 || below(place, &key.1))
+                found.delta.new.is_none() && *tree == key.0 && lies_at(place, &key.1)
             };
             let result = match prepared.remove(&event.0) {
                 _ if stays.iter().any(held_up) => {

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::Read as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::commit::CommitError;
 use crate::delta::{Content, Delta};
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
-use crate::places::Places;
+use crate::places::{Places, Runs};
 use crate::settle::{Pending, delta_at, due, makes_room, order};
 use crate::tree::{Ino, WORKSPACE};
 use crate::trees::Trees;
@@ -25,19 +26,26 @@ use crate::trees::Trees;
 /// A hold of ours.
 pub(crate) struct Open {
     pub(crate) hold: HoldId,
-    pub(crate) pending: Pending,
+    pub(crate) pending: Arc<Pending>,
     /// Whether it is in a place that runs later.
     pub(crate) runs: bool,
     /// Whether the session knows that it was read inside.
     pub(crate) told: bool,
 }
 
+/// A change that is up for decision.
+pub(crate) struct Candidate {
+    pub(crate) found: Pending,
+    pub(crate) runs: Runs,
+    /// Its place in the order in which changes are carried out.
+    place: usize,
+}
+
 /// A change that was released, and what it was known to be made from then.
 struct Made {
-    found: Pending,
+    of: Candidate,
     lease: Lease,
     saw: Vec<HoldId>,
-    runs: bool,
 }
 
 /// What is recorded with a hold, enough to carry it out later.
@@ -121,7 +129,7 @@ impl Trees {
                     .policy()
                     .executes(&delta.tree, &path::text(&delta.path))
                     .is_some();
-            let pending = Pending::again(tree, delta, node);
+            let pending = Arc::new(Pending::again(tree, delta, node));
             self.holds.lock().insert(
                 key,
                 Open {
@@ -182,7 +190,7 @@ impl Trees {
         let Some(session) = self.session.upgrade() else {
             return;
         };
-        let mut released: Vec<(usize, Made)> = Vec::new();
+        let mut released: Vec<Made> = Vec::new();
         let mut kept_back = false;
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
         let policy = session.policy();
@@ -191,35 +199,30 @@ impl Trees {
             places.look_above(&self.overlay, &policy, found.tree, &found.delta);
         }
         self.keep_sources(&mut pending);
-        let pending: Vec<(usize, Pending)> = pending.into_iter().enumerate().collect();
-        let runs: Vec<bool> = pending
-            .iter()
-            .map(|(_, found)| {
-                let path = path::text(&found.delta.path);
-                policy.executes(&found.delta.tree, &path).is_some()
-                    || places.runs_as(&policy, found.tree, &found.delta).is_some()
-            })
-            .collect();
-        let pending = self.sources_first(pending, &runs);
+        let candidates = pending.into_iter().enumerate();
+        let candidates = candidates.map(|(place, found)| Candidate {
+            runs: places.runs(&policy, found.tree, &found.delta),
+            found,
+            place,
+        });
+        let candidates = self.sources_first(candidates.collect());
         let moving = if force {
             Vec::new()
         } else {
             self.moving(&policy)
         };
-        for (place, found) in pending {
-            let runs = runs.get(place).copied().unwrap_or(false);
-            if !self.is_current(&found, force) {
+        for candidate in candidates {
+            let (found, runs) = (&candidate.found, candidate.runs.later());
+            if !self.is_current(found, force) {
                 // What it came from may go in this round.
                 if let (Some((ino, _)), Some(_)) = (found.node, &found.origin) {
                     self.copy_moved(ino);
                 }
-                self.overlay
-                    .lock()
-                    .touch(found.tree, found.delta.path.clone(), false);
+                self.come_again(found);
                 continue;
             }
-            if self.comes_from(&found, &moving) {
-                self.come_again(&found);
+            if self.comes_from(found, &moving) {
+                self.come_again(found);
                 continue;
             }
             let key = (found.tree, found.delta.path.clone());
@@ -230,9 +233,7 @@ impl Trees {
                 .map(|open| open.pending.delta.same(&found.delta));
             match known {
                 Some(true) => continue,
-                Some(false) => {
-                    self.withdraw(found.tree, &found.delta.path);
-                }
+                Some(false) => self.withdraw(found.tree, &found.delta.path),
                 None => {}
             }
             if found.delta.new.is_none() && refused.contains(&key) {
@@ -240,21 +241,19 @@ impl Trees {
                 self.revert(found.tree, &found.delta.path);
                 continue;
             }
-            let mut saw = self.builds_on(&found);
-            saw.extend(self.made_from(&found, runs));
+            let mut saw = self.builds_on(found);
+            saw.extend(self.made_from(found, runs));
             let mut effect = found.delta.effect(saw.clone());
-            match self.carried(&session, &found) {
+            match self.carried(&session, found) {
                 Ok(carried) => effect.carries = carried,
                 Err(error) => {
                     tracing::warn!("{}: {error}", path::text(&found.delta.path));
-                    self.overlay
-                        .lock()
-                        .touch(found.tree, found.delta.path.clone(), false);
+                    self.come_again(found);
                     continue;
                 }
             }
-            if let Some(place) = places.runs_as(&policy, found.tree, &found.delta) {
-                effect.fields.insert(EXECUTES.to_string(), place);
+            if let Runs::As(place) = &candidate.runs {
+                effect.fields.insert(EXECUTES.to_string(), place.clone());
             }
             let note = match Note::of(&found.delta) {
                 Ok(note) => note,
@@ -267,7 +266,7 @@ impl Trees {
             let mut on_hold = |held: &Held| {
                 let open = Open {
                     hold: held.hold,
-                    pending: found.clone(),
+                    pending: Arc::new(found.clone()),
                     runs,
                     told: false,
                 };
@@ -279,19 +278,15 @@ impl Trees {
                 session.propose(effect, parked, &mut on_hold)
             };
             match outcome {
-                Outcome::Released(lease) => released.push((
-                    place,
-                    Made {
-                        found,
-                        lease,
-                        saw,
-                        runs,
-                    },
-                )),
+                Outcome::Released(lease) => released.push(Made {
+                    of: candidate,
+                    lease,
+                    saw,
+                }),
                 Outcome::Held(_) => {
                     kept_back = true;
-                    self.keep_content(&found);
-                    self.show_layer(&found);
+                    self.keep_content(found);
+                    self.show_layer(found);
                 }
                 Outcome::Refused { event, .. } => {
                     kept_back = true;
@@ -304,26 +299,25 @@ impl Trees {
             }
         }
         if kept_back {
-            released.retain(|(_, made)| !self.takes_back(&session, made));
+            released.retain(|made| !self.takes_back(&session, made));
         }
         // What refers to others comes after them on the host.
-        released.sort_by_key(|(place, _)| *place);
-        let released = released
-            .into_iter()
-            .map(|(_, made)| (made.found, made.lease));
+        released.sort_by_key(|made| made.of.place);
+        let released = released.into_iter().map(|made| (made.of.found, made.lease));
         self.carry_out(released.collect());
     }
 
     /// Changes that were made from each other cannot all come after what they were made from. One that was
     /// released before another was kept back is not carried out, and decided again.
     fn takes_back(&self, session: &Session, made: &Made) -> bool {
-        let from = self.made_from(&made.found, made.runs);
+        let found = &made.of.found;
+        let from = self.made_from(found, made.of.runs.later());
         let Some(hold) = from.iter().find(|hold| !made.saw.contains(hold)) else {
             return false;
         };
         let why = format!("not carried out, and decided again: it was made from what is {hold}");
         session.done(made.lease.event(), Err(why));
-        self.come_again(&made.found);
+        self.come_again(found);
         true
     }
 

@@ -97,7 +97,7 @@ impl Labels {
             return Ok(());
         };
         let path = path::text(&report.path);
-        let excluded = self.excludes(&path);
+        let excluded = self.excluded.iter().any(|glob| glob.matches(&path));
         let source = Source::Location {
             tree: report.tree,
             path,
@@ -128,11 +128,6 @@ impl Labels {
         };
         self.queue.put(Job { source, content });
         Ok(())
-    }
-
-    /// Whether a place is one of those whose content is not reported.
-    pub(crate) fn excludes(&self, path: &str) -> bool {
-        self.excluded.iter().any(|glob| glob.matches(path))
     }
 
     /// Returns when everything reported so far was delivered.

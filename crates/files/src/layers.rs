@@ -1,11 +1,13 @@
 //! Held changes as layers: who has read one, what was made from it, and what goes with it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use kernel::policy::Policy;
 use kernel::{Channel, Digest, HoldId, Incoming, Source};
 
 use crate::attr::Kind;
+use crate::decide::Candidate;
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below};
 use crate::reads::{Knowing, Stamp};
@@ -17,14 +19,10 @@ use crate::trees::Trees;
 const COPY_BYTES_MIN: u64 = 8;
 
 impl Trees {
-    /// What a change may have been made from is decided before it. `runs` says which of them run later,
-    /// by their places in the order: of two that were made from each other such a one comes first.
-    pub(crate) fn sources_first(
-        &self,
-        pending: Vec<(usize, Pending)>,
-        runs: &[bool],
-    ) -> Vec<(usize, Pending)> {
-        let mut before = self.sources(&pending, runs);
+    /// What a change may have been made from is decided before it. Of two that were made from each other
+    /// what runs later comes first.
+    pub(crate) fn sources_first(&self, pending: Vec<Candidate>) -> Vec<Candidate> {
+        let mut before = self.sources(&pending);
         if before.iter().all(Vec::is_empty) {
             return pending;
         }
@@ -38,12 +36,12 @@ impl Trees {
     }
 
     /// For each change those of the others that it may have been made from.
-    fn sources(&self, pending: &[(usize, Pending)], runs: &[bool]) -> Vec<Vec<usize>> {
-        let runs = |at: usize| runs.get(at).copied().unwrap_or(false);
+    fn sources(&self, pending: &[Candidate]) -> Vec<Vec<usize>> {
+        let runs = |at: usize| pending.get(at).is_some_and(|one| one.runs.later());
         let mut by_node: HashMap<Ino, Vec<usize>> = HashMap::new();
         let mut by_content: HashMap<[u8; 32], Vec<usize>> = HashMap::new();
         let state = self.overlay.lock();
-        for (at, (_, found)) in pending.iter().enumerate() {
+        for (at, Candidate { found, .. }) in pending.iter().enumerate() {
             // Others are seldom held; what was released before them is taken back then.
             if !is_source(found) || !runs(at) {
                 continue;
@@ -59,8 +57,8 @@ impl Trees {
         if by_node.is_empty() && by_content.is_empty() {
             return before;
         }
-        for ((at, (_, found)), before) in pending.iter().enumerate().zip(&mut before) {
-            if !self.waits_for_sources(found) {
+        for ((at, Candidate { found, .. }), before) in pending.iter().enumerate().zip(&mut before) {
+            if !state.waits_for_sources(found) {
                 continue;
             }
             let own = found.node.map(|(ino, _)| ino);
@@ -74,7 +72,7 @@ impl Trees {
                 .flatten()
                 .copied()
                 .filter(|other| *other != at)
-                .filter(|other| pending.get(*other).is_some_and(|(_, o)| !needs(o, found)))
+                .filter(|other| pending.get(*other).is_some_and(|o| !needs(&o.found, found)))
                 .collect();
             sources.sort_unstable();
             sources.dedup();
@@ -95,30 +93,22 @@ impl Trees {
         before
     }
 
-    /// Whether a change waits for what it was made from at all.
-    fn waits_for_sources(&self, found: &Pending) -> bool {
-        let path = path::text(&found.delta.path);
-        // An index names what was added to it, object by object.
-        let index = path.ends_with(".git/index");
-        found.delta.tree == WORKSPACE && (index || !self.labels.excludes(&path))
-    }
-
     /// Holds whose staged content was known to whoever made a change, and then the change made; and
     /// refused ones. A copy of what would run later was made from it, by whatever way it
     /// came.
     pub(crate) fn made_from(&self, found: &Pending, runs: bool) -> Vec<HoldId> {
-        if !self.waits_for_sources(found) {
+        if !self.overlay.lock().waits_for_sources(found) {
             return Vec::new();
         }
         let path = &found.delta.path;
-        let held: Vec<(HoldId, bool, Pending)> = self
+        let held: Vec<(HoldId, bool, Arc<Pending>)> = self
             .holds
             .lock()
             .iter()
             .filter(|((tree, other), open)| {
                 open.pending.delta.tree == WORKSPACE && (*tree, other) != (found.tree, path)
             })
-            .map(|(_, open)| (open.hold, open.runs, open.pending.clone()))
+            .map(|(_, open)| (open.hold, open.runs, Arc::clone(&open.pending)))
             .collect();
         let state = self.overlay.lock();
         let knowing = state.knowing(found);
@@ -153,16 +143,17 @@ impl Trees {
 
     /// Whether a change may have been made from one of these.
     pub(crate) fn comes_from(&self, found: &Pending, moving: &[Ino]) -> bool {
-        if moving.is_empty() || !self.waits_for_sources(found) {
+        if moving.is_empty() {
             return false;
         }
         let state = self.overlay.lock();
+        if !state.waits_for_sources(found) {
+            return false;
+        }
         let knowing = state.knowing(found);
         let own = found.node.map(|(own, _)| own);
-        let others = moving.iter().filter(|ino| Some(**ino) != own);
-        others
-            .into_iter()
-            .any(|ino| state.reads.knew(&knowing, *ino))
+        let mut others = moving.iter().filter(|ino| Some(**ino) != own);
+        others.any(|ino| state.reads.knew(&knowing, *ino))
     }
 
     /// What is held can be read only as a layer from now on, and what was read of it before was one.
@@ -300,6 +291,18 @@ impl State {
         }
     }
 
+    /// Whether a change waits for what it was made from at all.
+    fn waits_for_sources(&self, found: &Pending) -> bool {
+        found.delta.tree == WORKSPACE && !self.is_excluded(&found.delta.path)
+    }
+
+    /// Whether what lies at a path does not wait. An index of git's does: it names what was added to it,
+    /// object by object.
+    fn is_excluded(&self, path: &Rel) -> bool {
+        let text = path::text(path);
+        !text.ends_with(".git/index") && self.excluded.iter().any(|glob| glob.matches(&text))
+    }
+
     /// Who counts for what was known when a change was made.
     fn knowing(&self, found: &Pending) -> Knowing {
         let node = found.node.map(|(ino, _)| ino);
@@ -354,9 +357,7 @@ impl State {
         }
         let Some(ino) = ino else { return };
         self.reads.end(ino);
-        let text = path::text(path);
-        let excluded =
-            !text.ends_with(".git/index") && self.excluded.iter().any(|glob| glob.matches(&text));
+        let excluded = self.is_excluded(path);
         if let Some(node) = self.nodes.get_mut(&ino) {
             if !excluded {
                 node.stamps.clear();
@@ -401,20 +402,18 @@ fn needs(found: &Pending, other: &Pending) -> bool {
 }
 
 /// Pairs of changes of which the first needs the second.
-fn needed(pending: &[(usize, Pending)]) -> Vec<(usize, usize)> {
+fn needed(pending: &[Candidate]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
-    let dirs: HashMap<(usize, &[u8]), usize> = pending
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, p))| is_dir(p))
-        .map(|(at, (_, p))| ((p.tree, p.delta.path.as_slice()), at))
+    let pending = || pending.iter().map(|one| &one.found).enumerate();
+    let dirs: HashMap<(usize, &[u8]), usize> = pending()
+        .filter(|(_, p)| is_dir(p))
+        .map(|(at, p)| ((p.tree, p.delta.path.as_slice()), at))
         .collect();
-    for (at, (_, p)) in pending.iter().enumerate() {
+    for (at, p) in pending() {
         let above = std::iter::successors(path::split(&p.delta.path), |(a, _)| path::split(a));
         found.extend(above.filter_map(|(above, _)| Some((at, *dirs.get(&(p.tree, above))?))));
         if replaces_dir(p) {
-            let room = pending.iter().enumerate();
-            let room = room.filter(|(_, (_, other))| needs(p, other) && !is_dir(other));
+            let room = pending().filter(|(_, other)| needs(p, other) && !is_dir(other));
             found.extend(room.map(|(other, _)| (at, other)));
         }
     }
@@ -433,7 +432,7 @@ fn content(found: &Pending) -> Option<[u8; 32]> {
 
 /// Puts each change behind those before it, and else leaves the order as it is. Where they wait for each
 /// other in a circle, the first stays first.
-fn in_order(pending: Vec<(usize, Pending)>, before: &[Vec<usize>]) -> Vec<(usize, Pending)> {
+fn in_order(pending: Vec<Candidate>, before: &[Vec<usize>]) -> Vec<Candidate> {
     enum Step {
         Enter(usize),
         Leave(usize),
@@ -454,7 +453,7 @@ fn in_order(pending: Vec<(usize, Pending)>, before: &[Vec<usize>]) -> Vec<(usize
             }
         }
     }
-    let mut pending: Vec<Option<(usize, Pending)>> = pending.into_iter().map(Some).collect();
+    let mut pending: Vec<Option<Candidate>> = pending.into_iter().map(Some).collect();
     order
         .into_iter()
         .filter_map(|at| pending.get_mut(at).and_then(Option::take))

@@ -37,6 +37,11 @@ pub(crate) fn below(path: &[u8], above: &[u8]) -> bool {
         .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
+/// Whether `path` is `place` or lies below it.
+pub fn lies_at(path: &[u8], place: &[u8]) -> bool {
+    path == place || below(path, place)
+}
+
 /// The components of a path.
 pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty())

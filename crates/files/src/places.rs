@@ -12,7 +12,7 @@ use crate::attr::Kind;
 use crate::bytes::beginning;
 use crate::delta::Delta;
 use crate::overlay::Overlay;
-use crate::path::{self, Rel, below, components, join, split};
+use crate::path::{self, Rel, components, join, lies_at, split};
 use crate::runs;
 use crate::tree::{Ino, State};
 
@@ -48,6 +48,22 @@ const HOOKS: [&str; 28] = [
     "post-index-change",
 ];
 const CONFIG_BYTES_MAX: u64 = 256 << 10;
+
+/// Whether a change is in a place that runs later, and as what.
+#[derive(Debug)]
+pub(crate) enum Runs {
+    No,
+    /// The policy's tables say as what.
+    ByTable,
+    /// As this, which only the tree can tell.
+    As(String),
+}
+
+impl Runs {
+    pub(crate) fn later(&self) -> bool {
+        !matches!(self, Self::No)
+    }
+}
 
 /// What was found out about the trees in one pass.
 #[derive(Default)]
@@ -89,14 +105,18 @@ impl Places {
         }
     }
 
-    /// As what a delta's path runs later, when the policy's tables do not say it.
-    pub(crate) fn runs_as(&self, policy: &Policy, tree: usize, delta: &Delta) -> Option<String> {
+    /// Whether a delta's path runs later.
+    pub(crate) fn runs(&self, policy: &Policy, tree: usize, delta: &Delta) -> Runs {
         if policy
             .executes(&delta.tree, &path::text(&delta.path))
             .is_some()
         {
-            return None;
+            return Runs::ByTable;
         }
+        self.runs_as(policy, tree, delta).map_or(Runs::No, Runs::As)
+    }
+
+    fn runs_as(&self, policy: &Policy, tree: usize, delta: &Delta) -> Option<String> {
         let is_link = delta
             .new
             .as_ref()
@@ -104,7 +124,7 @@ impl Places {
         if is_link && let Some(place) = leads_into(policy, &delta.path) {
             return Some(format!("{place} (a link that stands for its directory)"));
         }
-        let at = |dir: &Rel| delta.path == *dir || below(&delta.path, dir);
+        let at = |dir: &Rel| lies_at(&delta.path, dir);
         let hook = self.hooks.iter().find(|((index, dir), _)| {
             *index == tree && at(dir) && (!dir.is_empty() || is_hook(&delta.path))
         });

@@ -417,22 +417,12 @@ impl Reads {
     }
 
     fn look_up(&mut self, task: u32, above: usize) -> Option<Known> {
-        let found = self
-            .tasks
-            .as_ref()
-            .and_then(|tasks| Looked::at(tasks, task))?;
+        let tasks = self.tasks.as_ref()?;
+        let mut found = Looked::at(tasks, task)?;
         if found.process != task {
             // A thread: its process is what counts.
-            return self.look_up_process(found.process, above);
+            found = Looked::at(tasks, found.process)?;
         }
-        self.known(found, above)
-    }
-
-    fn look_up_process(&mut self, process: u32, above: usize) -> Option<Known> {
-        let found = self
-            .tasks
-            .as_ref()
-            .and_then(|tasks| Looked::at(tasks, process))?;
         self.known(found, above)
     }
 
@@ -444,7 +434,7 @@ impl Reads {
         }
         self.forget_some();
         let parent = (found.parent > 1 && above < ABOVE_MAX)
-            .then(|| self.look_up_process(found.parent, above + 1))
+            .then(|| self.look_up(found.parent, above + 1))
             .flatten();
         let process = Process::new(found.started, parent);
         self.processes.insert(known, process);

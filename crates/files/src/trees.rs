@@ -126,7 +126,7 @@ pub struct Trees {
     pub(crate) overlay: Arc<Overlay>,
     /// The session keeps the trees, as its channel; not the other way round.
     pub(crate) session: Weak<Session>,
-    pub(crate) labels: Arc<Labels>,
+    labels: Arc<Labels>,
     ids: Ids,
     pub(crate) quiet: Duration,
     pub(crate) hosts: Vec<Host>,

@@ -57,8 +57,7 @@ impl Trees {
                 continue;
             };
             let wanted = |path: &Rel| {
-                let hit =
-                    |(t, p): &(String, Vec<u8>)| *t == name && (p == path || path::below(path, p));
+                let hit = |(t, p): &(String, Vec<u8>)| *t == name && path::lies_at(path, p);
                 below.is_empty() || below.iter().any(hit)
             };
             for (path, net) in nets(host).into_iter().filter(|(path, _)| wanted(path)) {
@@ -100,9 +99,7 @@ impl Trees {
         let _pass = self.pass.lock();
         self.hosts.iter().enumerate().any(|(index, host)| {
             self.name_of(index).as_deref() == Some(tree)
-                && nets(host)
-                    .keys()
-                    .any(|it| path.is_empty() || it == path || path::below(it, path))
+                && nets(host).keys().any(|it| path::lies_at(it, path))
         })
     }
 

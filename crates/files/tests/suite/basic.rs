@@ -552,14 +552,12 @@ fn moved_and_meanwhile(
     edited_moved_and_meanwhile(None, "swap in", meanwhile)
 }
 
-/// The same with other content, and at another step.
-fn edited_moved_and_meanwhile(
-    edited: Option<&str>,
+/// A world that decides nothing by itself, and in which something happens inside at a step of the first commit.
+fn world_with_step(
+    disk: std::sync::Arc<world::Disk>,
     at: &'static str,
     meanwhile: impl Fn(&std::path::Path) + Send + Sync + 'static,
-) -> (World, Vec<String>) {
-    let disk = world::Disk::new();
-    fs::write(disk.base().join("from"), "content").unwrap();
+) -> World {
     let inside = disk.dir.path().join("mnt/workspace");
     let once = std::sync::Once::new();
     let steps = move |step: &'static str| {
@@ -573,7 +571,18 @@ fn edited_moved_and_meanwhile(
         quiet: std::time::Duration::from_secs(1000),
         ..Default::default()
     };
-    let world = World::on(disk, options);
+    World::on(disk, options)
+}
+
+/// The same with other content, and at another step.
+fn edited_moved_and_meanwhile(
+    edited: Option<&str>,
+    at: &'static str,
+    meanwhile: impl Fn(&std::path::Path) + Send + Sync + 'static,
+) -> (World, Vec<String>) {
+    let disk = world::Disk::new();
+    fs::write(disk.base().join("from"), "content").unwrap();
+    let world = world_with_step(disk, at, meanwhile);
     if let Some(content) = edited {
         fs::write(world.inside().join("from"), content).unwrap();
     }
@@ -621,20 +630,10 @@ fn a_moved_directory_goes_although_something_in_it_is_written_meanwhile() {
     fs::create_dir_all(disk.base().join("from/in")).unwrap();
     fs::write(disk.base().join("from/in/file"), "content").unwrap();
     fs::write(disk.base().join("from/other"), "other").unwrap();
-    let file = disk.dir.path().join("mnt/workspace/to/in/file");
-    let once = std::sync::Once::new();
-    let steps = move |step: &'static str| {
-        if step == "copy" {
-            once.call_once(|| fs::write(&file, "written meanwhile").unwrap());
-        }
-        Ok(())
+    let written = |inside: &std::path::Path| {
+        fs::write(inside.join("to/in/file"), "written meanwhile").unwrap();
     };
-    let options = files::Options {
-        steps: Some(std::sync::Arc::new(steps)),
-        quiet: std::time::Duration::from_secs(1000),
-        ..Default::default()
-    };
-    let world = World::on(disk, options);
+    let world = world_with_step(disk, "copy", written);
     let inside = world.inside();
     fs::write(inside.join("from/in/file"), "edited").unwrap();
     fs::rename(inside.join("from"), inside.join("to")).unwrap();
