@@ -20,9 +20,7 @@ use crate::session::{Core, Held, Outcome, Session};
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn incoming(session: &Session, incoming: Incoming) -> EventId {
-    let (core, event) = taken_in(session, incoming);
-    drop(core);
-    event
+    taken_in(session, incoming, false).1
 }
 
 /// Content reached the agent, and with it ended the effect whose answer it is.
@@ -32,17 +30,13 @@ pub(crate) fn answered(
     event: EventId,
     result: Result<String, String>,
 ) {
-    let (mut core, _) = taken_in_gathering(session, incoming, true);
+    let (mut core, _) = taken_in(session, incoming, true);
     ended(&mut core, event, result);
     core.write_out();
 }
 
-fn taken_in(session: &Session, incoming: Incoming) -> (MutexGuard<'_, Core>, EventId) {
-    taken_in_gathering(session, incoming, false)
-}
-
 /// Records content and learns from it. When the log gathers, whoever asked for that writes it out.
-fn taken_in_gathering(
+fn taken_in(
     session: &Session,
     incoming: Incoming,
     gather: bool,

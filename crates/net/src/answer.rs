@@ -178,11 +178,9 @@ impl Tee {
             return;
         };
         let session = &self.shared.session;
-        if incoming.content.bytes.len() > LARGE_BYTES {
-            tokio::task::block_in_place(|| session.incoming(incoming));
-        } else {
+        looking_into(incoming.content.bytes.len(), || {
             session.incoming(incoming);
-        }
+        });
     }
 
     /// What the monitor was not told yet.
@@ -236,14 +234,17 @@ impl Tee {
             Err(why) => Err(format!("{what}, then {why}")),
         };
         let settle = &mut self.belongs.settle;
-        if rest
-            .as_ref()
-            .is_some_and(|rest| rest.content.bytes.len() > LARGE_BYTES)
-        {
-            tokio::task::block_in_place(|| settle.tell_with(rest, result));
-        } else {
-            settle.tell_with(rest, result);
-        }
+        let bytes = rest.as_ref().map_or(0, |rest| rest.content.bytes.len());
+        looking_into(bytes, || settle.tell_with(rest, result));
+    }
+}
+
+/// Does what looks into so many bytes; while it takes long others go on.
+fn looking_into(bytes: usize, work: impl FnOnce()) {
+    if bytes > LARGE_BYTES {
+        tokio::task::block_in_place(work);
+    } else {
+        work();
     }
 }
 

@@ -70,12 +70,10 @@ impl Boundary {
     }
 
     fn prepare(self, plan: &Plan) -> Result<Prepared, SandboxError> {
-        let boundary = self;
-        boundary
-            .control
+        self.control
             .send(&Request::Prepare, &[write_plan(plan)?.as_fd()])
             .during("hand over the plan")?;
-        match boundary.receive("prepare the boundary")? {
+        match self.receive("prepare the boundary")? {
             (
                 Reply::Ready {
                     fuse,
@@ -97,7 +95,7 @@ impl Boundary {
                     tcp,
                     udp,
                     notes,
-                    boundary,
+                    boundary: self,
                 })
             }
             (other, _) => Err(unexpected("prepare the boundary", &other)),

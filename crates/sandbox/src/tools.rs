@@ -433,7 +433,7 @@ fn up_to(path: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Without `.` and `..`, by name only; a target is checked again once it is followed.
-fn plain(path: &Path) -> PathBuf {
+pub fn plain(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {
         match part {

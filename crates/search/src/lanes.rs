@@ -4,6 +4,8 @@ use core::ops::BitOr;
 
 use wide::u8x16;
 
+use crate::anchor::load;
+
 /// Bytes that are looked at together.
 pub const LANES: usize = 16;
 
@@ -16,6 +18,12 @@ pub struct Lanes(u8x16);
 pub struct Which(u8x16);
 
 impl Lanes {
+    /// Of these bytes, the first ones: zeros stand behind the end of fewer.
+    #[inline(always)]
+    pub fn first(bytes: &[u8]) -> Self {
+        Self::of(first(bytes))
+    }
+
     /// These bytes.
     #[inline(always)]
     pub fn of(bytes: [u8; LANES]) -> Self {
@@ -78,4 +86,21 @@ impl BitOr for Which {
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+}
+
+/// The first sixteen bytes of some; of fewer all, and zeros behind their end.
+#[inline]
+fn first(bytes: &[u8]) -> [u8; LANES] {
+    if let Some(sixteen) = bytes.first_chunk() {
+        return *sixteen;
+    }
+    let (first, last) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => (
+            u64::from_le_bytes(*first),
+            // Those that the first eight have are shifted out.
+            u64::from_le_bytes(*last).unbounded_shr(8 * (LANES - bytes.len()) as u32),
+        ),
+        _ => (load(bytes), 0),
+    };
+    (u128::from(first) | u128::from(last) << 64).to_le_bytes()
 }

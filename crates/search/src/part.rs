@@ -1,7 +1,6 @@
 //! What a token looks like: where its anchors may be, and which parts of it are found without the rest. Those are the
 //! parts in which a letter stands beside a digit at least twice, as in keys and hardly elsewhere.
 
-use crate::anchor::load;
 use crate::kind::{Block, Kind, Span};
 use crate::lanes::{LANES, Lanes};
 
@@ -26,8 +25,7 @@ impl Shape {
         let bytes = token.get(..len).unwrap_or(token);
         let mut block = Block::default();
         let (mut letters, mut marks) = (0, 0);
-        let mut look = |sixteen: [u8; LANES], at: usize| {
-            let lanes = Lanes::of(sixteen);
+        let mut look = |lanes: Lanes, at: usize| {
             block.digits |= lanes.digits() << at;
             letters |= lanes.letters() << at;
             let here = lanes.marks();
@@ -40,14 +38,14 @@ impl Shape {
         match bytes.last_chunk::<LANES>() {
             Some(last) => {
                 for (nth, sixteen) in bytes.as_chunks::<LANES>().0.iter().enumerate() {
-                    look(*sixteen, nth * LANES);
+                    look(Lanes::of(*sixteen), nth * LANES);
                 }
                 // What was seen already is the same.
                 if !len.is_multiple_of(LANES) {
-                    look(*last, len - LANES);
+                    look(Lanes::of(*last), len - LANES);
                 }
             }
-            None => look(short(bytes), 0),
+            None => look(Lanes::first(bytes), 0),
         }
         let gaps = !marks & up_to(len.saturating_sub(1));
         block.strange &= up_to(len.saturating_sub(1));
@@ -118,20 +116,6 @@ impl Shape {
         }
         others
     }
-}
-
-/// Less than sixteen bytes, and zeros behind their end.
-#[inline]
-fn short(bytes: &[u8]) -> [u8; LANES] {
-    let (first, last) = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        (Some(first), Some(last)) => (
-            u64::from_le_bytes(*first),
-            // Those that the first eight have are shifted out.
-            u64::from_le_bytes(*last).unbounded_shr(8 * (LANES - bytes.len()) as u32),
-        ),
-        _ => (load(bytes), 0),
-    };
-    (u128::from(first) | u128::from(last) << 64).to_le_bytes()
 }
 
 /// Where parts begin in which letters and digits alternate, and which have no gap in them.

@@ -110,9 +110,7 @@ impl Conflicts {
 /// Whether a conflict is about a path or something below it.
 fn lies_at(one: &files::Conflict, (tree, path): &(String, Vec<u8>)) -> bool {
     *tree == one.tree
-        && files::path::bytes(&one.path).is_some_and(|it| {
-            path.is_empty() || it == *path || it.starts_with(&[path.as_slice(), b"/"].concat())
-        })
+        && files::path::bytes(&one.path).is_some_and(|it| files::path::lies_at(&it, path))
 }
 
 fn choice(take: Take) -> files::Choice {

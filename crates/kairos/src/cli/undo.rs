@@ -158,15 +158,7 @@ fn place(setup: &Setup, path: &Path) -> Outcome<(String, Vec<u8>)> {
         };
         here.join(path)
     };
-    let mut plain = PathBuf::new();
-    for part in absolute.components() {
-        match part {
-            std::path::Component::CurDir => {}
-            std::path::Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
-    }
-    let absolute = plain;
+    let absolute = sandbox::tools::plain(&absolute);
     let found = setup.trees.iter().find_map(|(name, root)| {
         let below = absolute.strip_prefix(root).ok()?;
         Some((name.clone(), below.as_os_str().as_bytes().to_vec()))

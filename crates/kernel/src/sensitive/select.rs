@@ -292,11 +292,8 @@ fn end_of_piece(text: &[u8]) -> (usize, bool) {
     let (mut at, mut odd) = (0, false);
     loop {
         let rest = text.get(at..).unwrap_or_default();
-        let (sixteen, here) = match rest.first_chunk() {
-            Some(sixteen) => (*sixteen, LANES),
-            None => (padded(rest), rest.len()),
-        };
-        let lanes = Lanes::of(sixteen);
+        let here = rest.len().min(LANES);
+        let lanes = Lanes::first(rest);
         let beyond = lanes.between(0x80, 0xff);
         let ends = ends(lanes);
         let mut stops = ends | beyond.bits();
@@ -317,15 +314,6 @@ fn end_of_piece(text: &[u8]) -> (usize, bool) {
             return (at, odd);
         }
     }
-}
-
-/// Less than sixteen bytes, and zeros behind their end.
-fn padded(bytes: &[u8]) -> [u8; LANES] {
-    let mut sixteen = [0; LANES];
-    for (to, from) in sixteen.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    sixteen
 }
 
 /// Length of the character at the start that ends words, or 0.
