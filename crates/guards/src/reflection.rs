@@ -51,7 +51,7 @@ impl Kind {
 
 /// One lesson.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct Reflection {
     /// What it is about.
     pub kind: Kind,
@@ -77,7 +77,7 @@ impl Reflection {
 
 /// All that is kept for one agent in one workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct Memory {
     /// Version of this form.
     #[serde(default)]

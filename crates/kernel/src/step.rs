@@ -333,9 +333,10 @@ pub fn step(
                     "it was held under another policy or in another workspace; the answer is void",
                 )
             }
-            Some(held) if !held.question.needs_oracle && verdict == Verdict::Release => {
-                ignored(hold, "it only waits for what it depends on")
-            }
+            Some(held) if !held.question.needs_oracle && verdict == Verdict::Release => ignored(
+                hold,
+                "it only waits for what it depends on; decide that, and it follows",
+            ),
             Some(_) => match verdict {
                 Verdict::Release => {
                     if let Some(held) = state.holds.find_mut(hold) {

@@ -16,7 +16,7 @@ pub struct Rules {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
 struct File {
     #[serde(default)]
     rule: Vec<Rule>,
@@ -24,7 +24,7 @@ struct File {
 
 /// Every condition that is there has to hold.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
 struct Rule {
     verdict: Word,
     reason: Option<String>,

@@ -146,11 +146,13 @@ fn said_reason(reason: Option<&str>) -> String {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Said {
     verdicts: Vec<One>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct One {
     hold: String,
     manifest: Option<String>,

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 /// What every line has.
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "an object")]
 pub struct Head<'a> {
     /// Comes back with the reply; anything.
     #[serde(borrow, default)]
@@ -98,7 +99,11 @@ pub const VERBS: [&str; 11] = [
 
 /// Where content came from.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    expecting = "\"task\", or an object with tool, party or location"
+)]
 pub enum Source {
     /// The principal.
     Task,
@@ -112,7 +117,7 @@ pub enum Source {
 
 /// An HTTP request.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct Request {
     /// Method.
     pub method: String,
@@ -131,7 +136,7 @@ pub struct Request {
 
 /// A change of a file in the workspace.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct Change {
     /// What is done to it.
     pub operation: ChangeKind,
@@ -171,7 +176,7 @@ macro_rules! lines {
         $(
             $(#[$of])*
             #[derive(Debug, Deserialize)]
-            #[serde(deny_unknown_fields)]
+            #[serde(deny_unknown_fields, expecting = "an object")]
             pub struct $name {
                 #[serde(default, rename = "id")]
                 _id: IgnoredAny,

@@ -91,7 +91,9 @@ impl Decide {
             let outcome = match item.fate {
                 Fate::Released => "released",
                 Fate::Refused => "refused",
-                Fate::Held if release => "approved; it waits for what it depends on",
+                Fate::Held if release && failed.iter().all(|(name, _)| name != hold) => {
+                    "approved; it waits for what it depends on"
+                }
                 Fate::Held => "held",
                 Fate::Failed => "failed",
                 Fate::Unknown => "released; what came of it is not known",
@@ -125,7 +127,11 @@ impl Decide {
         match failed.first() {
             Some((hold, why)) => Err(Failure {
                 status: Status::Negative,
-                message: format!("{hold}: {why}"),
+                message: if why.starts_with(hold.as_str()) {
+                    why.clone()
+                } else {
+                    format!("{hold}: {why}")
+                },
             }),
             None => Ok(status),
         }
@@ -151,6 +157,12 @@ impl Decide {
                 )));
             }
         }
-        Ok(self.holds.clone())
+        let mut holds: Vec<String> = Vec::new();
+        for hold in &self.holds {
+            if !holds.contains(hold) {
+                holds.push(hold.clone());
+            }
+        }
+        Ok(holds)
     }
 }

@@ -15,7 +15,7 @@ use crate::report::{Fate, Item, Report};
 pub(crate) struct Why {
     /// Session id, or its unique beginning
     session: String,
-    /// A hold (`h7`), a path, or a URL or a part of one
+    /// A hold (`h7`), an event (`e7`), a path, or a URL or a part of one
     what: String,
     /// Print one object a line
     #[arg(long)]
@@ -29,15 +29,7 @@ impl Why {
         }
         .find()?;
         let report = Report::read(&dir)?;
-        let found: Vec<&Item> = report
-            .items
-            .iter()
-            .filter(|item| {
-                item.hold.as_deref() == Some(self.what.as_str())
-                    || item.object == self.what
-                    || item.object.contains(self.what.trim_start_matches("./"))
-            })
-            .collect();
+        let found = meant(&report.items, &self.what);
         if found.is_empty() {
             return Err(Failure {
                 status: Status::Negative,
@@ -59,6 +51,26 @@ impl Why {
         }
         print(&text)
     }
+}
+
+/// What goes by that name; by a part of a name only if nothing goes by the whole.
+fn meant<'a>(items: &'a [Item], what: &str) -> Vec<&'a Item> {
+    let what = what.trim_start_matches("./");
+    let named: Vec<&Item> = items
+        .iter()
+        .filter(|item| {
+            item.hold.as_deref() == Some(what)
+                || format!("e{}", item.event) == what
+                || item.object == what
+        })
+        .collect();
+    if !named.is_empty() {
+        return named;
+    }
+    items
+        .iter()
+        .filter(|item| item.object.contains(what))
+        .collect()
 }
 
 fn explain(text: &mut String, item: &Item) {
