@@ -81,7 +81,7 @@ pub fn paths(arguments: &str) -> Vec<String> {
         key.contains("path") || key.contains("file") || key == "uri"
     };
     let mut found = Vec::new();
-    for (key, value) in map.iter().filter(|(key, _)| named(key)) {
+    for (_, value) in map.iter().filter(|(key, _)| named(key)) {
         match value {
             Value::String(path) => found.push(path.clone()),
             Value::Array(paths) => {
@@ -95,7 +95,6 @@ pub fn paths(arguments: &str) -> Vec<String> {
             }
             _ => {}
         }
-        let _ = key;
     }
     found
 }

@@ -14,6 +14,10 @@ pub mod secrets;
 pub mod shell;
 /// Commands that run other commands.
 mod wrap;
+/// What well-known programs do.
+mod programs;
+/// The hosts that a command names.
+mod hosts;
 /// What leaves the machine by a command: eight ways out.
 pub mod egress;
 /// What a guard may find, and what may follow from it.

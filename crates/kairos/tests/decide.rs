@@ -285,7 +285,6 @@ fn a_mistake_is_named_and_decides_nothing() {
         r#"{"id":7,"do":"propose","session":"s","request":{"method":"GET","url":"ftp://a.example/"}}"#,
         "null",
         r#"{"id":7,"do":"propose","session":"s","request":3}"#,
-        r#"{"id":7,"do":"incoming","session":"s","source":3,"text":"x"}"#,
     ] {
         let reply = harness.raw(line);
         assert_eq!(reply["ok"], false, "{line}");

@@ -99,11 +99,7 @@ pub const VERBS: [&str; 11] = [
 
 /// Where content came from.
 #[derive(Debug, Deserialize)]
-#[serde(
-    rename_all = "kebab-case",
-    deny_unknown_fields,
-    expecting = "\"task\", or an object with tool, party or location"
-)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Source {
     /// The principal.
     Task,
