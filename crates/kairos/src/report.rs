@@ -247,6 +247,24 @@ impl Item {
         }
     }
 
+    /// Whether it has no reason of its own: it waits for, or went with, something else.
+    pub(crate) fn follows(&self) -> bool {
+        match self.fate {
+            Fate::Held => {
+                !self.reasons.is_empty()
+                    && self
+                        .reasons
+                        .iter()
+                        .all(|why| why.starts_with(kernel::Reason::AFTER))
+            }
+            Fate::Refused => {
+                let result = self.result.as_deref().unwrap_or_default();
+                result.starts_with(kernel::Refusal::DEPENDS)
+            }
+            _ => false,
+        }
+    }
+
     /// One line for people.
     pub(crate) fn line(&self) -> String {
         let about = if self.about.is_empty() {

@@ -88,6 +88,11 @@ impl fmt::Display for Limit {
     }
 }
 
+impl Refusal {
+    /// How [`Refusal::Depends`] begins in words.
+    pub const DEPENDS: &str = "it depends on ";
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,7 +102,7 @@ impl fmt::Display for Refusal {
             } => write!(f, "rule `{rule}` forbids it: {says}"),
             Self::Rule { rule, says: None } => write!(f, "rule `{rule}` forbids it"),
             Self::Oracle { oracle, reason } => write!(f, "{oracle} refused it: {reason}"),
-            Self::Depends(hold) => write!(f, "it depends on {hold}, which was refused"),
+            Self::Depends(hold) => write!(f, "{}{hold}, which was refused", Self::DEPENDS),
             Self::Malformed(what) => write!(f, "it cannot go out as it is: {what}"),
             Self::Failed(what) => write!(f, "it could not be decided: {what}"),
             Self::Limit(limit) => write!(f, "{limit}"),
@@ -157,6 +162,12 @@ pub enum Reason {
     Recovered,
 }
 
+impl Reason {
+    /// How [`Reason::After`] begins in words: a report can tell what only waits from what has a
+    /// reason of its own.
+    pub const AFTER: &str = "it came after what is still held: ";
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -193,7 +204,7 @@ impl fmt::Display for Reason {
             }
             Self::ExecutesLater { place } => write!(f, "it would run later: {place}"),
             Self::After(holds) => {
-                f.write_str("it came after what is still held: ")?;
+                f.write_str(Self::AFTER)?;
                 for (i, hold) in holds.iter().enumerate() {
                     write!(f, "{}{hold}", if i == 0 { "" } else { ", " })?;
                 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::report::{Fate, Item, Report};
 
-/// Released effects named in a summary; more are counted.
-const RELEASED_MAX: usize = 12;
+/// Released effects named in a summary, and such as only follow others; more are counted.
+const NAMED_MAX: usize = 12;
 
 /// A word in the colour of an error, where there is colour.
 pub(crate) fn error(word: &str) -> String {
@@ -78,7 +78,7 @@ pub(crate) fn summary(report: &Report) -> String {
         "released",
         AnsiColor::Green,
         &vouched,
-        RELEASED_MAX,
+        NAMED_MAX,
         false,
     );
     section(
@@ -174,14 +174,23 @@ fn section(
     }
     let style = Style::new().fg_color(Some(colour.into()));
     let _ = writeln!(text, "\n{}", painted(title, style));
-    for item in items.iter().take(most) {
+    let (followers, own): (Vec<&Item>, Vec<&Item>) = items.iter().partition(|item| item.follows());
+    for item in own
+        .iter()
+        .take(most)
+        .chain(followers.iter().take(NAMED_MAX))
+    {
         describe(text, item, whole);
     }
-    if items.len() > most {
+    if own.len() > most {
+        let more = own.len() - most;
+        let _ = writeln!(text, "  … and {more} more; `kairos log` has all");
+    }
+    if followers.len() > NAMED_MAX {
+        let more = followers.len() - NAMED_MAX;
         let _ = writeln!(
             text,
-            "  … and {} more; `kairos log` has all",
-            items.len() - most
+            "  … and {more} more that follow those; `kairos log` has all"
         );
     }
 }
@@ -192,7 +201,7 @@ fn describe(text: &mut String, item: &Item, whole: bool) {
         .as_deref()
         .filter(|_| item.fate == Fate::Held)
         .unwrap_or("");
-    let _ = writeln!(text, "  {name:<5}{}", clean(&item.line()));
+    let _ = writeln!(text, "  {name:<4} {}", clean(&item.line()));
     if !whole {
         return;
     }
@@ -213,4 +222,74 @@ pub(crate) fn clean(text: &str) -> String {
 
 fn painted(word: &str, style: Style) -> String {
     format!("{}{word}{}", style.render(), style.render_reset())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{next, summary};
+    use crate::report::{Fate, Item, Report};
+
+    fn item(event: u64, object: &str, fate: Fate, reason: &str) -> Item {
+        let held = fate == Fate::Held;
+        let (reasons, result) = match (held, reason) {
+            (_, "") => (Vec::new(), None),
+            (true, reason) => (vec![reason.to_string()], None),
+            (false, reason) => (Vec::new(), Some(reason.to_string())),
+        };
+        Item {
+            event,
+            hold: (fate != Fate::Released).then(|| format!("h{event}")),
+            channel: "file".to_string(),
+            operation: "create".to_string(),
+            object: object.to_string(),
+            about: "2 bytes, mode 0644".to_string(),
+            fate,
+            reasons,
+            origins: Vec::new(),
+            by: None,
+            result,
+            internal: false,
+            manifest: String::new(),
+        }
+    }
+
+    /// What only follows something else is counted, and hides nothing that has a reason of its own.
+    #[test]
+    fn a_thousand_that_follow_are_counted() {
+        let mut report = Report {
+            session: "20260102-030405006-0708".to_string(),
+            ..Report::default()
+        };
+        let later = "it would run later: CI workflow";
+        report
+            .items
+            .push(item(9, ".github/workflows/a.yml", Fate::Held, later));
+        for event in 1000..2000 {
+            let after = "it came after what is still held: h9";
+            report
+                .items
+                .push(item(event, &format!("made/{event}"), Fate::Held, after));
+        }
+        report.items.push(item(2001, ".envrc", Fate::Held, later));
+        report.items.push(item(
+            3,
+            ".git/hooks/pre-commit",
+            Fate::Refused,
+            "ask refused it: no",
+        ));
+        for event in 4000..4100 {
+            let depends = "it depends on h3, which was refused";
+            report.items.push(item(
+                event,
+                &format!("gone/{event}"),
+                Fate::Refused,
+                depends,
+            ));
+        }
+        report
+            .items
+            .push(item(5000, "src/main.rs", Fate::Released, ""));
+        let text = anstream::adapter::strip_str(&summary(&report)).to_string();
+        insta::assert_snapshot!("a summary", text + &next(&report));
+    }
 }
