@@ -9,6 +9,7 @@ use store::Lease;
 use crate::attr::{Kind, Version};
 use crate::commit::{CommitError, Host};
 use crate::delta::{Content, Delta};
+use crate::leaning::Leaning;
 use crate::path::{self, Rel, lies_at, split};
 use crate::recover;
 use crate::settle::Pending;
@@ -68,12 +69,10 @@ impl Trees {
         // Many new files in a row are made durable together.
         let mut prepared: HashMap<u64, Result<(), CommitError>> = HashMap::new();
         let mut looked_at = 0;
+        let mut leaning = Leaning::on(ready.iter().map(|(found, _)| (found.tree, &found.delta)));
         for number in 0..ready.len() {
             let Some((found, lease)) = ready.get(number) else {
                 break;
-            };
-            let Some(host) = self.hosts.get(found.tree) else {
-                continue;
             };
             let event = lease.event();
             if is_content(found) && number >= looked_at {
@@ -94,16 +93,14 @@ impl Trees {
             let held_up = |(tree, place): &(usize, Rel)| {
                 found.delta.new.is_none() && *tree == key.0 && lies_at(place, &key.1)
             };
-            let result = match prepared.remove(&event.0) {
-                _ if stays.iter().any(held_up) => {
-                    if again.iter().any(held_up) {
-                        again.push(key.clone());
-                    }
-                    Err(CommitError::Moved(path::text(&found.delta.path)))
+            let made = prepared.remove(&event.0);
+            let result = if stays.iter().any(held_up) {
+                if again.iter().any(held_up) {
+                    again.push(key.clone());
                 }
-                Some(Ok(())) => host.carry_out_prepared(event.0, &found.delta),
-                Some(Err(error)) => Err(error),
-                None => host.carry_out(event.0, &found.delta),
+                Err(CommitError::Moved(path::text(&found.delta.path)))
+            } else {
+                self.replace(&mut leaning, found, event, made)
             };
             if matches!(result, Err(CommitError::Stopped(_))) {
                 // As in a crash: nothing comes after it.
@@ -168,6 +165,30 @@ impl Trees {
         let mut state = self.overlay.lock();
         for (tree, origin) in again {
             state.touch(tree, origin, false);
+        }
+    }
+
+    /// Carries one out, after whatever else shows its place was given what it needs from there.
+    fn replace(
+        &self,
+        leaning: &mut Leaning,
+        found: &Pending,
+        event: EventId,
+        made: Option<Result<(), CommitError>>,
+    ) -> Result<Option<Version>, CommitError> {
+        let Some(host) = self.hosts.get(found.tree) else {
+            return Ok(None);
+        };
+        if let Err(error) = self.let_go(leaning, found) {
+            if let Some(Ok(())) = made {
+                host.discard_prepared(event.0, &found.delta);
+            }
+            return Err(error);
+        }
+        match made {
+            Some(Ok(())) => host.carry_out_prepared(event.0, &found.delta),
+            Some(Err(error)) => Err(error),
+            None => host.carry_out(event.0, &found.delta),
         }
     }
 

@@ -654,7 +654,7 @@ impl Overlay {
 
 impl State {
     /// The file of a node that is open inside.
-    fn opened(&mut self, ino: Ino) -> Result<Arc<File>> {
+    pub(crate) fn opened(&mut self, ino: Ino) -> Result<Arc<File>> {
         let node = self.node(ino)?;
         if let Some(file) = &node.file {
             return Ok(Arc::clone(file));
@@ -682,6 +682,8 @@ impl State {
             && !self.kept_open.contains(&oldest)
             && let Some(node) = self.nodes.get_mut(&oldest)
             && node.opens == 0
+            // Without a name nothing else leads to it.
+            && !node.names.is_empty()
         {
             node.file = None;
         }

@@ -16,6 +16,7 @@ use store::{Lease, Parked};
 use crate::attr::Kind;
 use crate::commit::CommitError;
 use crate::delta::{Content, Delta};
+use crate::leaning::Leaning;
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
 use crate::places::{Places, Runs};
@@ -167,9 +168,16 @@ impl Trees {
         }
         if !pending.is_empty() {
             order(&mut pending);
-            self.decide(pending, force);
+            if self.step("settled") {
+                self.decide(pending, force);
+            }
         }
         any
+    }
+
+    /// Where a test changes the view, or stops. Says whether it goes on.
+    fn step(&self, name: &'static str) -> bool {
+        self.hosts.iter().all(|host| (host.steps)(name).is_ok())
     }
 
     /// The agent may remove what is just being read; what it is then is looked at again.
@@ -206,6 +214,9 @@ impl Trees {
             place,
         });
         let candidates = self.sources_first(candidates.collect());
+        if !self.step("decide") {
+            return;
+        }
         let moving = if force {
             Vec::new()
         } else {
@@ -539,19 +550,23 @@ impl monitor::Channel for Trees {
             _ => None,
         };
         let host = self.hosts.get(tree).ok_or("its tree is not open")?;
-        let result = host.intend(event.0, &delta).and_then(|()| {
+        let found = Pending::again(tree, delta, node);
+        let delta = &found.delta;
+        let mut leaning = Leaning::on(std::iter::once((tree, delta)));
+        let result = host.intend(event.0, delta).and_then(|()| {
             self.write_down().map_err(|errno| CommitError::Failed {
                 what: "note durably the intent to change",
                 path: path::text(&delta.path),
                 errno,
             })?;
-            let version = host.carry_out(event.0, &delta)?;
-            host.set_dir_time(&delta);
+            self.let_go(&mut leaning, &found)?;
+            let version = host.carry_out(event.0, delta)?;
+            host.set_dir_time(delta);
             host.sync_dir(split(&delta.path).map_or(&b""[..], |(parent, _)| parent))?;
             Ok(version)
         });
         drop(lease);
-        self.conclude(&Pending::again(tree, delta, node), event, result)
+        self.conclude(&found, event, result)
     }
 
     fn abort(&self, held: &Held, _refusal: &Refusal, _notice: &Notice) {

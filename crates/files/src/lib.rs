@@ -11,6 +11,7 @@ pub mod trees;
 mod decide;
 /// Held changes that were read, and what was made from them.
 mod layers;
+mod leaning;
 /// Carries out what was released.
 mod batch;
 /// The trees as a FUSE file system.

@@ -12,7 +12,7 @@ use crate::attr::{Attr, Kind, Time, Xattrs};
 use crate::base::Base;
 use crate::delta::Delta;
 use crate::listing::Name;
-use crate::path::{Rel, join};
+use crate::path::Rel;
 use crate::tree::{Ino, Node, ROOT, State};
 use crate::upper::{Entry, Upper};
 
@@ -548,7 +548,11 @@ impl State {
             node.attr.nlink.saturating_sub(1)
         };
         node.attr.ctime = Time::now();
+        if !node.names.is_empty() {
+            self.moves += 1;
+        }
         self.changed_dir(parent, if is_dir { -1 } else { 0 });
+        self.lost_its_names(ino);
         self.reap(ino);
         Ok(())
     }
@@ -581,6 +585,7 @@ impl State {
             listing.find(name).map(|slot| slot.cookie)
         };
         let (from_at, to_at) = (position(from), position(to));
+        self.moves += 1;
         self.detach(from.0, from.1)?;
         match there {
             Some(there) if exchange => {
@@ -602,7 +607,7 @@ impl State {
 
     /// Reads a directory's extended attributes from the base, to keep them where it moves. (A file's are
     /// read with its content.)
-    fn keep_xattrs(&mut self, ino: Ino) -> Result<()> {
+    pub(crate) fn keep_xattrs(&mut self, ino: Ino) -> Result<()> {
         let node = self.node(ino)?;
         let (Kind::Dir, Some(from), None) = (node.kind, &node.base, &node.xattrs) else {
             return Ok(());
@@ -667,29 +672,20 @@ impl State {
         let [(parent, name)] = node.names.as_slice() else {
             return;
         };
-        let in_place = self
-            .nodes
-            .get(parent)
-            .and_then(|p| p.base.as_ref())
-            .is_some_and(|above| {
-                node.base
-                    .as_ref()
-                    .is_some_and(|base| *base == join(above, name))
-            });
         let (parent, name, kind) = (*parent, Arc::clone(name), node.kind);
-        let settled = node
-            .names
-            .first()
-            .and_then(|_| self.path_of(ino))
-            .is_some_and(|path| {
-                self.nodes
-                    .get(&ino)
-                    .and_then(|n| self.trees.get(n.tree))
-                    .is_some_and(|tree| {
-                        !tree.covered.contains_key(&path) && !tree.dirty_nodes.contains_key(&ino)
-                    })
-            });
-        if in_place && settled {
+        let settled = self.path_of(ino).is_some_and(|path| {
+            // Where a directory above was moved, its name alone would not find it for long.
+            let in_place = self
+                .nodes
+                .get(&ino)
+                .filter(|n| n.base.as_ref() == Some(&path));
+            in_place
+                .and_then(|n| self.trees.get(n.tree))
+                .is_some_and(|tree| {
+                    !tree.covered.contains_key(&path) && !tree.dirty_nodes.contains_key(&ino)
+                })
+        });
+        if settled {
             self.nodes.remove(&ino);
             if let Some(listing) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
                 listing.set(&name, Some(kind), None);

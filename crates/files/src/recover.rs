@@ -414,6 +414,11 @@ impl State {
             Entry::Reverted { path } => {
                 self.revert(tree, path)?;
             }
+            Entry::Loose { path } => {
+                if let Some(ino) = self.walk(tree, path)? {
+                    self.loosen(ino)?;
+                }
+            }
             Entry::Intent { .. } | Entry::Finished { .. } => {}
         }
         Ok(())

@@ -417,18 +417,22 @@ impl State {
     /// Files without content of their own that lie elsewhere than where their content is, and where
     /// that is.
     pub(crate) fn moved_files(&mut self) -> Vec<(usize, Ino, Rel)> {
-        let elsewhere = |state: &Self, ino: &Ino, node: &Node| {
-            let base = node.base.as_ref()?;
-            let paths = state.paths_of(*ino);
-            (!paths.is_empty() && !paths.contains(base)).then(|| base.clone())
-        };
+        self.resolve_moved();
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.kind == Kind::File && node.data.is_none())
+            .filter_map(|(ino, node)| Some((node.tree, *ino, self.elsewhere(*ino, node)?)))
+            .collect()
+    }
+
+    /// Makes nodes of the names in moved directories that nobody has looked at yet.
+    pub(crate) fn resolve_moved(&mut self) {
         let mut dirs: Vec<Ino> = self
             .nodes
             .iter()
-            .filter(|(ino, node)| node.kind == Kind::Dir && elsewhere(self, ino, node).is_some())
+            .filter(|(ino, node)| node.kind == Kind::Dir && self.elsewhere(**ino, node).is_some())
             .map(|(ino, _)| *ino)
             .collect();
-        // Names in a moved directory that nobody has looked at yet are files, too.
         let mut seen = HashSet::new();
         while let Some(dir) = dirs.pop() {
             if !seen.insert(dir) {
@@ -453,11 +457,13 @@ impl State {
                     .is_some_and(|node| node.kind == Kind::Dir)
             }));
         }
-        self.nodes
-            .iter()
-            .filter(|(_, node)| node.kind == Kind::File && node.data.is_none())
-            .filter_map(|(ino, node)| Some((node.tree, *ino, elsewhere(self, ino, node)?)))
-            .collect()
+    }
+
+    /// The place of the base that a node shows under other names.
+    fn elsewhere(&self, ino: Ino, node: &Node) -> Option<Rel> {
+        let base = node.base.as_ref()?;
+        let paths = self.paths_of(ino);
+        (!paths.is_empty() && !paths.contains(base)).then(|| base.clone())
     }
 
     /// Whether a place of the base keeps its content until what was moved from there is committed:

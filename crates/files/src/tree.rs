@@ -42,6 +42,10 @@ pub(crate) struct State {
     pub(crate) reads: Reads,
     /// Places that do not wait for what they were made from.
     pub(crate) excluded: Vec<Glob>,
+    /// Counts moves of names, so that whoever looked for what was moved knows whether to look again.
+    pub(crate) moves: u64,
+    /// Files of the base that lost their last name since then.
+    pub(crate) unnamed: Vec<Ino>,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
 }
@@ -166,6 +170,8 @@ impl State {
             kept_open: VecDeque::new(),
             reads: Reads::new(),
             excluded: Vec::new(),
+            moves: 0,
+            unnamed: Vec::new(),
             replay: false,
         }
     }

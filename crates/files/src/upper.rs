@@ -86,6 +86,8 @@ pub(crate) enum Entry {
     },
     /// It was carried out (`ok`), or was not and left nothing behind.
     Finished { event: u64, ok: bool, what: String },
+    /// A directory or link no longer lies in the base where it came from.
+    Loose { path: Rel },
 }
 
 impl Entry {
@@ -98,6 +100,7 @@ impl Entry {
                 | Self::Committed { .. }
                 | Self::Reverted { .. }
                 | Self::Finished { .. }
+                | Self::Loose { .. }
         )
     }
 }

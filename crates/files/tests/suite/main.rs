@@ -26,6 +26,8 @@ mod trouble;
 /// The cases of the design that no other test is named for: `f6`, `f7`, ... The others are tests of
 /// the same names in other files.
 mod cases;
+/// Names that change while they are committed.
+mod meanwhile;
 /// A crash at any step.
 mod crash;
 /// Everything over everything, and the owner meanwhile.
