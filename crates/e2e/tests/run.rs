@@ -296,6 +296,13 @@ fn two_sessions_over_one_workspace_have_their_own_changes_and_lose_none() {
     );
     let offer = kairos(&workspace, Who::Me, &["conflicts", first.session()]);
     assert!(offer.stdout.contains("shared.txt"), "{offer:?}");
+    let wrong = ["conflicts", first.session(), "first.txt", "--take", "mine"];
+    let wrong = kairos(&workspace, Who::Me, &wrong);
+    assert_eq!(wrong.code, 125, "{wrong:?}");
+    assert!(
+        wrong.stderr.contains("`first.txt` is nothing that session"),
+        "{wrong:?}"
+    );
     let words = [
         "conflicts",
         first.session(),
@@ -309,6 +316,54 @@ fn two_sessions_over_one_workspace_have_their_own_changes_and_lose_none() {
         Some("of the first\n"),
         "{taken:?}"
     );
+}
+
+#[test]
+fn undo_wants_a_yes_and_a_path_that_was_changed() {
+    let workspace = Workspace::plain();
+    workspace.write("kept.txt", "old\n");
+    workspace.write("left.txt", "left\n");
+    let outcome = Run::shell(&workspace, "echo new > kept.txt; echo fresh > made.txt")
+        .task("Write kept.txt and made.txt.")
+        .finish();
+    outcome.expect_code(0);
+    let undo = |words: &[&str]| {
+        let all = [&["undo", outcome.session()], words].concat();
+        kairos(&workspace, Who::Me, &all)
+    };
+    let there = || (workspace.read("kept.txt"), workspace.read("made.txt"));
+    let (new, old) = (Some("new\n".to_string()), Some("old\n".to_string()));
+    let fresh = Some("fresh\n".to_string());
+    // Nobody can be asked, or the path is another: nothing is done, also not for the paths that are right.
+    for (words, told) in [
+        (&[][..], "say `--yes`"),
+        (&["left.txt", "--yes"], "`left.txt` is nothing that session"),
+        (
+            &["kept.txt", "no-such", "--yes"],
+            "`no-such` is nothing that session",
+        ),
+    ] {
+        let said = undo(words);
+        assert_eq!(said.code, 125, "{said:?}");
+        assert!(said.stderr.contains(told), "{said:?}");
+        assert_eq!(there(), (new.clone(), fresh.clone()), "{said:?}");
+    }
+    let one = undo(&["kept.txt", "--yes"]);
+    assert_eq!(
+        (one.code, &*one.stdout),
+        (0, "restored kept.txt\n"),
+        "{one:?}"
+    );
+    assert_eq!(there(), (old.clone(), fresh));
+    let rest = undo(&["--yes"]);
+    assert_eq!(
+        (rest.code, &*rest.stdout),
+        (0, "removed made.txt\n"),
+        "{rest:?}"
+    );
+    assert_eq!(there(), (old, None));
+    let again = undo(&["--yes"]);
+    assert!(again.stdout.contains("nothing to undo"), "{again:?}");
 }
 
 /// Status 125, one clear line that holds `word`, and nothing run.
