@@ -6,7 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -21,7 +22,7 @@ use crate::upstream::{Offer, UpstreamError};
 /// TLS settings for every party.
 pub(crate) struct Trust {
     provider: Arc<CryptoProvider>,
-    roots: RootCertStore,
+    roots: Roots,
     rules: Vec<Rule>,
     /// By the rules that count.
     made: Mutex<HashMap<Vec<usize>, Configs>>,
@@ -74,15 +75,11 @@ struct Configs {
 impl Trust {
     /// With the host's roots, further ones for everybody, and what is said of some parties.
     pub(crate) fn new(roots_pem: &[Vec<u8>], rules: &[TlsRule]) -> Result<Self, UpstreamError> {
-        let mut roots = RootCertStore::empty();
-        let native = rustls_native_certs::load_native_certs();
-        for error in &native.errors {
-            tracing::warn!(%error, "a root certificate of this host cannot be read");
-        }
-        roots.add_parsable_certificates(native.certs);
+        let mut given = RootCertStore::empty();
         for certificate in certificates(roots_pem)? {
-            roots.add(certificate).map_err(|e| unusable(&e))?;
+            given.add(certificate).map_err(|e| unusable(&e))?;
         }
+        let roots = Roots::read(given);
         let rules = rules.iter().map(rule).collect::<Result<Vec<_>, _>>()?;
         let trust = Self {
             provider: Arc::new(aws_lc_rs::default_provider()),
@@ -168,7 +165,7 @@ impl Trust {
 
     fn make(&self, count: &[usize]) -> Result<Configs, UpstreamError> {
         let rules = || count.iter().filter_map(|index| self.rules.get(*index));
-        let mut roots = self.roots.clone();
+        let mut roots = self.roots.get().clone();
         for certificate in rules().flat_map(|rule| &rule.roots) {
             roots.add(certificate.clone()).map_err(|e| unusable(&e))?;
         }
@@ -192,6 +189,48 @@ impl Trust {
             any: Arc::new(any),
         })
     }
+}
+
+/// The host's roots and those for everybody. The host's are some hundred files, which are read while the
+/// agent starts; the first connection waits for them.
+struct Roots {
+    reading: Mutex<Option<JoinHandle<RootCertStore>>>,
+    read: OnceLock<RootCertStore>,
+    given: RootCertStore,
+}
+
+impl Roots {
+    fn read(given: RootCertStore) -> Self {
+        let reading = std::thread::Builder::new()
+            .name("net-roots".to_string())
+            .spawn(roots_of_host);
+        Self {
+            // Without a thread the first connection reads them.
+            reading: Mutex::new(reading.ok()),
+            read: OnceLock::new(),
+            given,
+        }
+    }
+
+    fn get(&self) -> &RootCertStore {
+        self.read.get_or_init(|| {
+            let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            let host = reading.take().and_then(|reading| reading.join().ok());
+            let mut all = host.unwrap_or_else(roots_of_host);
+            all.extend(self.given.roots.iter().cloned());
+            all
+        })
+    }
+}
+
+fn roots_of_host() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    for error in &native.errors {
+        tracing::warn!(%error, "a root certificate of this host cannot be read");
+    }
+    roots.add_parsable_certificates(native.certs);
+    roots
 }
 
 fn rule(said: &TlsRule) -> Result<Rule, UpstreamError> {
