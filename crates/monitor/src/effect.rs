@@ -45,7 +45,11 @@ fn taken_in(
     // Evidence need not survive a power cut, but what is secret does: without it, another process
     // would let it out.
     let policy = session.policy();
-    let level = session.core().state.sensitivity(&policy, &incoming.source);
+    let level = match &incoming.source {
+        // Labels stick to places only.
+        Source::Location { .. } => session.core().state.sensitivity(&policy, &incoming.source),
+        source => policy.sensitivity(source),
+    };
     let keep = |bytes: &[u8]| {
         let kept = if level > Level::Public {
             session.blobs().put(bytes)
