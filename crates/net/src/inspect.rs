@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use ::http::HeaderMap;
 use kernel::{Carried, Scanner};
 
+use crate::ahead::Ahead;
 use crate::spool::Spool;
 use crate::unpack::{self, Budget};
 
@@ -14,12 +15,14 @@ const FORM_BYTES_MAX: u64 = 1 << 20;
 /// Codings one within the other.
 const CODINGS_MAX: usize = 4;
 
-/// What the scan found, or why the bytes cannot be looked into.
+/// What the scan found, or why the bytes cannot be looked into. What of the body was searched ahead is not
+/// searched again.
 pub(crate) fn scan(
     scanner: &Scanner,
     line: [&str; 3],
     headers: &HeaderMap,
     spool: &Spool,
+    ahead: Option<Ahead>,
 ) -> Result<Carried, String> {
     let [method, name, target] = line;
     let lines = headers.iter();
@@ -40,7 +43,13 @@ pub(crate) fn scan(
     let body = |at: u64| -> io::Result<Box<dyn Read + Send>> { Ok(spool.body_reader_at(at)) };
     let mut budget = Budget::default();
     let bytes = spool.body_bytes();
-    found.merge(&unpack::scan_sized(scanner, &body, bytes, &mut budget)?);
+    found.merge(&unpack::scan_sized(
+        scanner,
+        &body,
+        bytes,
+        ahead,
+        &mut budget,
+    )?);
     if decoded(headers, spool.body_reader())?.is_some() {
         let plain = |at: u64| -> io::Result<Box<dyn Read + Send>> {
             let mut reader = decoded(headers, spool.body_reader())
@@ -213,6 +222,7 @@ mod tests {
             ["POST", host, target],
             &headers,
             &spool,
+            None,
         )
         .unwrap();
         !found.is_empty()

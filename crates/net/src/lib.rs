@@ -54,6 +54,7 @@ mod ask;
 /// What the agent is answered when nothing is sent.
 mod stub;
 /// Answers on their way back to the agent.
+mod ahead;
 mod answer;
 /// Carrying out what was held.
 mod release;

@@ -101,7 +101,7 @@ pub(crate) struct Spool {
 
 /// Bytes in a file without a name: they go away with their last owner, crash included.
 #[derive(Debug)]
-struct Parked {
+pub(crate) struct Parked {
     file: File,
 }
 
@@ -205,10 +205,33 @@ pub(crate) enum Spooler<'a> {
     /// On disk.
     Disk {
         head_bytes: usize,
-        file: File,
+        parked: Arc<Parked>,
         hash: Sha256,
         bytes: u64,
     },
+}
+
+/// What is on disk of a body that still comes.
+pub(crate) struct Written {
+    parked: Arc<Parked>,
+    head_bytes: u64,
+    end: u64,
+}
+
+impl Written {
+    /// Number of bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end - self.head_bytes
+    }
+
+    /// A reader over them from a place on.
+    pub(crate) fn reader_at(&self, at: u64) -> Box<dyn Read + Send> {
+        Box::new(DiskReader {
+            parked: Arc::clone(&self.parked),
+            at: self.end.min(self.head_bytes + at),
+            end: self.end,
+        })
+    }
 }
 
 impl<'a> Spooler<'a> {
@@ -240,7 +263,7 @@ impl<'a> Spooler<'a> {
                 let file = nameless(blobs)?;
                 Self::Disk {
                     head_bytes,
-                    file,
+                    parked: Arc::new(Parked { file }),
                     hash: Sha256::new(),
                     bytes: 0,
                 }
@@ -249,19 +272,36 @@ impl<'a> Spooler<'a> {
             }
             Self::Disk {
                 head_bytes,
-                mut file,
+                parked,
                 mut hash,
                 bytes,
             } => {
-                file.write_all(piece)?;
+                (&parked.file).write_all(piece)?;
                 hash.update(piece);
                 Ok(Self::Disk {
                     head_bytes,
-                    file,
+                    parked,
                     hash,
                     bytes: bytes + piece.len() as u64,
                 })
             }
+        }
+    }
+
+    /// What is on disk so far, once something is.
+    pub(crate) fn written(&self) -> Option<Written> {
+        match self {
+            Self::Memory { .. } => None,
+            Self::Disk {
+                head_bytes,
+                parked,
+                bytes,
+                ..
+            } => Some(Written {
+                parked: Arc::clone(parked),
+                head_bytes: *head_bytes as u64,
+                end: *bytes,
+            }),
         }
     }
 
@@ -284,7 +324,7 @@ impl<'a> Spooler<'a> {
             }
             Self::Disk {
                 head_bytes,
-                file,
+                parked,
                 hash,
                 bytes,
             } => Ok(Spool {
@@ -294,7 +334,7 @@ impl<'a> Spooler<'a> {
                     bytes,
                 },
                 bytes: Bytes::new(),
-                disk: Some(Arc::new(Parked { file })),
+                disk: Some(parked),
             }),
         }
     }

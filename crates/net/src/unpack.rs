@@ -10,10 +10,12 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 use kernel::{Carried, Scanner};
 
+use crate::ahead::Ahead;
+
 /// Levels of packing: base64 of a zip in a gzip is three.
 pub(crate) const DEPTH: usize = 4;
 /// So many beginnings are followed in one message; one with more is refused.
-const ATTEMPTS_MAX: u32 = 1 << 14;
+pub(crate) const ATTEMPTS_MAX: u32 = 1 << 14;
 /// Bytes that one message may grow to, all its parts together; one that grows more is refused.
 const UNPACKED_BYTES_MAX: u64 = 4 << 30;
 /// A beginning may lie across two pieces that are read.
@@ -22,6 +24,7 @@ const MAGIC_BYTES_MAX: usize = 8;
 const PIECE: usize = 64 << 10;
 /// A part that is searched beside others has at least so many bytes.
 const PART_BYTES_MIN: u64 = 4 << 20;
+pub(crate) const GONE: &str = "a part of it could not be searched";
 const GROWN: &str = "it grows too large when it is unpacked";
 const MANY: &str = "there are too many packed parts in it to look into";
 
@@ -64,7 +67,7 @@ pub(crate) fn scan(
 }
 
 /// As [`scan`] for so many bytes that can be read in several places at once: large ones are searched in
-/// as many parts as there are processors.
+/// as many parts as there are processors. What was searched ahead counts when it was for the same.
 ///
 /// # Errors
 /// As [`scan`].
@@ -72,29 +75,35 @@ pub(crate) fn scan_sized(
     scanner: &Scanner,
     source: &(dyn Fn(u64) -> io::Result<Box<dyn Read + Send>> + Sync),
     bytes: u64,
+    ahead: Option<Ahead>,
     budget: &mut Budget,
 ) -> Result<Carried, String> {
+    let ahead = ahead.filter(|ahead| ahead.scanner().is_as(scanner) && ahead.bytes() <= bytes);
+    let done = ahead.as_ref().map_or(0, Ahead::bytes);
+    let rest = bytes - done;
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let steps = (bytes / PART_BYTES_MIN).clamp(1, processors);
-    let part = bytes
+    let steps = (rest / PART_BYTES_MIN).clamp(1, processors);
+    let part = rest
         .div_ceil(steps)
         .next_multiple_of(Scanner::STEP)
         .max(Scanner::STEP);
-    if part >= bytes {
+    if done == 0 && part >= bytes {
         return scan(scanner, source, DEPTH, budget);
     }
     budget.bytes = budget.bytes.checked_sub(bytes).ok_or(GROWN)?;
-    let parts: Vec<Result<Part, String>> = std::thread::scope(|scope| {
-        let starts = (0..bytes).step_by(usize::try_from(part).unwrap_or(usize::MAX));
+    let mut parts: Vec<Result<Part, String>> = std::thread::scope(|scope| {
+        let starts = (done..bytes).step_by(usize::try_from(part).unwrap_or(usize::MAX));
         let threads: Vec<_> = starts
             .map(|from| scope.spawn(move || one_part(scanner, source, from, part)))
             .collect();
-        let gone = || Err("a part of it could not be searched".to_string());
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| gone()))
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(GONE.into())))
             .collect()
     });
+    if let Some(ahead) = ahead {
+        parts.extend(ahead.parts());
+    }
     let mut found = Carried::nothing();
     let mut packs = Vec::new();
     for part in parts {
@@ -121,7 +130,17 @@ fn one_part(
     from: u64,
     bytes: u64,
 ) -> Result<Part, String> {
-    let reader = source(from).map_err(unreadable)?;
+    part_of(scanner, source(from).map_err(unreadable)?, from, bytes)
+}
+
+/// Searches so many bytes of what a reader gives, whose first stands at `from`, and as many more as a
+/// token may reach beyond them.
+pub(crate) fn part_of(
+    scanner: &Scanner,
+    reader: Box<dyn Read + Send>,
+    from: u64,
+    bytes: u64,
+) -> Result<Part, String> {
     let reader = Box::new(reader.take(bytes + Scanner::OVERLAP));
     let mut packs = Vec::new();
     // The bytes themselves are counted by whoever cuts them.
@@ -180,10 +199,10 @@ fn follow(
 }
 
 /// What came of one part, and where packed content begins in it.
-type Part = (Looked, Vec<(u64, Pack)>);
+pub(crate) type Part = (Looked, Vec<(u64, Pack)>);
 
 /// What came of reading to an end.
-struct Looked {
+pub(crate) struct Looked {
     carried: Carried,
     end: io::Result<()>,
     /// There were objects of git in it.
@@ -345,7 +364,7 @@ impl Beginning {
 
 /// How something is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pack {
+pub(crate) enum Pack {
     Gzip,
     Zstd,
     Zip,
@@ -572,7 +591,7 @@ mod tests {
             Ok(Box::new(io::Cursor::new(body.slice(at..))))
         };
         let mut budget = Budget::default();
-        let found = scan_sized(&scanner(), &source, bytes, &mut budget).unwrap();
+        let found = scan_sized(&scanner(), &source, bytes, None, &mut budget).unwrap();
         assert!(budget.bytes <= UNPACKED_BYTES_MAX - bytes);
         found.tokens().count()
     }

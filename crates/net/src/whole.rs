@@ -14,6 +14,7 @@ use kernel::{Carried, Channel, Class, Effect, Object, Operation};
 use store::Parked;
 
 use crate::account;
+use crate::ahead::Ahead;
 use crate::inspect;
 use crate::meaning::Meaning;
 use crate::net::Shared;
@@ -91,6 +92,7 @@ impl Whole {
         }
         let head = spool::head(&method, &target, &headers);
         let mut spooler = Spooler::new(shared.session.blobs(), head);
+        let mut ahead: Option<Ahead> = None;
         let mut trailers = None;
         let mut bytes: u64 = 0;
         let limits = shared.config.limits;
@@ -108,6 +110,12 @@ impl Whole {
                         return Err(Stopped::TooLarge(why));
                     }
                     spooler = spooler.add(&piece).map_err(storage)?;
+                    // What is amended is searched as it is then.
+                    if let Some(written) = spooler.written().filter(|_| !internal) {
+                        ahead
+                            .get_or_insert_with(|| Ahead::new(shared.session.scanner()))
+                            .reach(written);
+                    }
                 }
                 Err(frame) => {
                     // None at all are no trailers.
@@ -153,6 +161,7 @@ impl Whole {
                 [method.as_str(), &target.host, &raw_target],
                 &looked,
                 &spool,
+                ahead,
             )
         };
         let carries = if spool.body_bytes() > 64 << 10 {

@@ -51,6 +51,13 @@ impl Scanner {
         self.finder.is_empty() && self.marks.is_empty()
     }
 
+    /// Whether it looks for the same as another of the same session, whose tokens only become more.
+    pub fn is_as(&self, other: &Self) -> bool {
+        self.finder.known() == other.finder.known()
+            && self.spaced == other.spaced
+            && self.marks == other.marks
+    }
+
     /// Starts a scan of one effect's bytes, to be fed piece by piece.
     pub fn start(&self) -> Scan<'_> {
         Scan {
