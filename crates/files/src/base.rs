@@ -18,6 +18,8 @@ use crate::path::{Rel, below, join, split};
 
 /// Directories kept open; the rest are opened again when needed.
 const DIRS_OPEN_MAX: usize = 256;
+/// So much of a path is given to the kernel at once, which takes less than 4096 bytes.
+const PART_BYTES_MAX: usize = 4000;
 
 /// The owner's directory.
 #[derive(Debug)]
@@ -191,15 +193,33 @@ impl Base {
         rustix::fs::fstatvfs(&*self.root)
     }
 
+    /// Opens what lies at a path, of any length: the kernel takes so much of it at once, so that a
+    /// longer one is walked in parts.
     fn open_beneath(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        loop {
-            match rustix::fs::openat2(&*self.root, path, flags, Mode::empty(), resolve) {
-                // A rename elsewhere on the host made the kernel unsure; it asks to try again.
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
+        let mut from = Arc::clone(&self.root);
+        let mut rest = path;
+        while rest.len() > PART_BYTES_MAX {
+            let fits = rest.get(..PART_BYTES_MAX).unwrap_or_default();
+            let end = fits.iter().rposition(|b| *b == b'/');
+            let (part, behind) = end
+                .and_then(|end| Some((rest.get(..end)?, rest.get(end + 1..)?)))
+                .ok_or(Errno::NAMETOOLONG)?;
+            let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            from = Arc::new(open_part(&from, part, on_the_way)?);
+            rest = behind;
+        }
+        open_part(&from, rest, flags)
+    }
+}
+
+fn open_part(from: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) {
+            // A rename elsewhere on the host made the kernel unsure; it asks to try again.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
         }
     }
 }

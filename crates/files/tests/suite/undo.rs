@@ -298,6 +298,45 @@ fn times_that_were_set_are_kept() {
     assert_eq!(world.seen(), Vec::<String>::new());
 }
 
+/// Ext4 has no limit for a path, only what is given to the kernel at once has.
+#[test]
+fn a_path_of_any_length_is_committed_and_taken_back() {
+    let disk = Disk::new();
+    fs::write(disk.base().join("keep"), "precious").unwrap();
+    let world = World::on(Arc::clone(&disk), slow());
+    let down = "import os\nfor i in range(45):\n n = 'd%02d' % i + 'd' * 97\n";
+    fs::write(
+        disk.upper().join("make.py"),
+        format!("{down} os.mkdir(n)\n os.chdir(n)\nopen('bottom', 'w').write('deep')\n"),
+    )
+    .unwrap();
+    fs::write(
+        disk.upper().join("look.py"),
+        format!("{down} os.chdir(n)\nprint(open('bottom').read())\n"),
+    )
+    .unwrap();
+    let script = |name: &str| format!("python3 {}", disk.upper().join(name).display());
+    run(&world.inside(), &script("make.py"));
+    fs::write(world.inside().join("keep"), "overwritten").unwrap();
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!(run(&disk.base(), &script("look.py")).trim(), "deep");
+    drop(world);
+    let world = World::on(Arc::clone(&disk), slow());
+    assert_eq!(run(&world.inside(), &script("look.py")).trim(), "deep");
+    assert_eq!(kept(&world.trees.undo(&[], true)), Vec::<String>::new());
+    assert_eq!(
+        snapshot(&disk.base()).len(),
+        1,
+        "{:?}",
+        fs::read_dir(disk.base())
+    );
+    assert_eq!(
+        fs::read_to_string(disk.base().join("keep")).unwrap(),
+        "precious"
+    );
+}
+
 fn lines(change: &[(usize, &str)]) -> String {
     let mut lines: Vec<String> = (0..20).map(|n| format!("line {n}")).collect();
     for (n, text) in change {
