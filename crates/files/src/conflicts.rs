@@ -166,11 +166,30 @@ impl Trees {
             .into_iter()
             .collect::<std::result::Result<(), String>>()?;
         // The host has what was chosen; the view shows the host again.
-        let stale = self
-            .overlay
-            .lock()
-            .revert(tree, &path)
-            .map_err(|e| e.to_string())?;
+        self.show_host(tree, &path)
+    }
+
+    /// The view shows the host's version of a path again. What is staged below a directory stays.
+    pub(crate) fn show_host(
+        &self,
+        tree: usize,
+        path: &path::Rel,
+    ) -> std::result::Result<(), String> {
+        let host = self.hosts.get(tree).ok_or("its tree is not open")?;
+        let now = host.base.version(path).map_err(|e| e.to_string())?;
+        let mut state = self.overlay.lock();
+        let shown = state.walk(tree, path).map_err(|e| e.to_string())?;
+        let shows_dir = match shown {
+            Some(ino) => state.node(ino).is_ok_and(|node| node.kind == Kind::Dir),
+            None => false,
+        };
+        if shows_dir && now.as_ref().is_some_and(|now| now.kind == Kind::Dir) {
+            return state
+                .committed(tree, path, now, None, false)
+                .map_err(|e| e.to_string());
+        }
+        let stale = state.revert(tree, path).map_err(|e| e.to_string())?;
+        drop(state);
         self.tell_kernel(stale);
         Ok(())
     }

@@ -337,6 +337,55 @@ fn a_path_of_any_length_is_committed_and_taken_back() {
     );
 }
 
+/// Of a directory that could not be put in place and is then taken, what is in it still waits when
+/// that fails again.
+#[test]
+fn what_failed_stays_listed_when_its_directory_is_taken() {
+    let fails = Arc::new(AtomicUsize::new(1));
+    let asked = Arc::clone(&fails);
+    let steps = move |step: &'static str| match asked.load(Ordering::SeqCst) {
+        1 => Err(CommitError::Failed {
+            what: "create",
+            path: step.to_string(),
+            errno: "Permission denied".to_string(),
+        }),
+        _ => Ok(()),
+    };
+    let options = Options {
+        steps: Some(Arc::new(steps)),
+        ..slow()
+    };
+    let world = World::on(Disk::new(), options);
+    fs::create_dir_all(world.inside().join("m/p")).unwrap();
+    fs::write(world.inside().join("m/p/f"), "precious").unwrap();
+    world.settle();
+    let listed = || -> Vec<String> {
+        let all = world.trees.conflicts();
+        all.into_iter().map(|one| one.path).collect()
+    };
+    assert_eq!(listed(), ["m", "m/p", "m/p/f"]);
+    let found = world.trees.conflicts();
+    fails.store(0, Ordering::SeqCst);
+    world.trees.resolve(&found[0], Choice::Agent).unwrap();
+    world.trees.resolve(&found[1], Choice::Agent).unwrap();
+    fails.store(1, Ordering::SeqCst);
+    let why = world.trees.resolve(&found[2], Choice::Agent).unwrap_err();
+    assert!(why.contains("Permission denied"), "{why}");
+    assert_eq!(listed(), ["m/p/f"]);
+    assert_eq!(
+        fs::read_to_string(world.inside().join("m/p/f")).unwrap(),
+        "precious"
+    );
+    fails.store(0, Ordering::SeqCst);
+    let found = world.trees.conflicts();
+    world.trees.resolve(&found[0], Choice::Agent).unwrap();
+    assert_eq!(listed(), Vec::<String>::new());
+    assert_eq!(
+        fs::read_to_string(world.base().join("m/p/f")).unwrap(),
+        "precious"
+    );
+}
+
 fn lines(change: &[(usize, &str)]) -> String {
     let mut lines: Vec<String> = (0..20).map(|n| format!("line {n}")).collect();
     for (n, text) in change {
