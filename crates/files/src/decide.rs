@@ -19,7 +19,7 @@ use crate::delta::{Content, Delta};
 use crate::leaning::Leaning;
 use crate::outcome::Stale;
 use crate::path::{self, Rel, below, split};
-use crate::places::{Places, Runs};
+use crate::places::Runs;
 use crate::settle::{Pending, delta_at, due, makes_room, order};
 use crate::tree::{Ino, WORKSPACE};
 use crate::trees::Trees;
@@ -202,18 +202,19 @@ impl Trees {
         let mut kept_back = false;
         let mut refused: HashSet<(usize, Rel)> = HashSet::new();
         let policy = session.policy();
-        let mut places = Places::new(&self.hooks_paths);
-        for found in &pending {
-            places.look_above(&self.overlay, &policy, found.tree, &found.delta);
-        }
+        self.places.lock().look(&self.overlay, &pending);
         self.keep_sources(&mut pending);
-        let candidates = pending.into_iter().enumerate();
-        let candidates = candidates.map(|(place, found)| Candidate {
-            runs: places.runs(&policy, found.tree, &found.delta),
-            found,
-            place,
-        });
-        let candidates = self.sources_first(candidates.collect());
+        let candidates: Vec<Candidate> = {
+            let places = self.places.lock();
+            let candidates = pending.into_iter().enumerate();
+            let candidates = candidates.map(|(place, found)| Candidate {
+                runs: places.runs(&self.overlay, &policy, &found),
+                found,
+                place,
+            });
+            candidates.collect()
+        };
+        let candidates = self.sources_first(candidates);
         if !self.step("decide") {
             return;
         }

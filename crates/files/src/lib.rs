@@ -62,6 +62,10 @@ pub mod diff;
 pub mod runs;
 /// Places that run later although no table names them.
 mod places;
+/// Other names of a path.
+mod links;
+/// What git would run in a repository.
+mod repository;
 /// The disk form of what is staged.
 mod upper;
 /// Room for records on a full disk.
@@ -85,7 +89,7 @@ pub use delta::Delta;
 pub use diff::{Attribute, Change};
 pub use ids::Ids;
 pub use overlay::Precheck;
-pub use places::hooks_paths;
+pub use places::Own;
 pub use space::{Kept, forget_undo, kept};
 pub use trees::{Options, Reads, Serving, TreeSpec, Trees, TreesError, staged_changes};
 pub use undo::Undone;

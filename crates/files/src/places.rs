@@ -1,20 +1,23 @@
-//! Places that run later although no table can name them: hooks where `core.hooksPath` says, what a
-//! link in such a place points to, and a link that leads into one. The tables are the policy's; here
-//! is what only the tree itself can tell.
+//! Places that run later although no table can name them: other names of such a place, hooks where
+//! `core.hooksPath` says, files that a git configuration includes or names, git directories under
+//! names of their own, and a link that leads into a place. The tables are the policy's; here is what
+//! only the tree itself, and what it lies in, can tell.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kernel::policy::Policy;
-use rustix::io::Result;
 
 use crate::attr::Kind;
 use crate::bytes::beginning;
-use crate::delta::Delta;
+use crate::links::{Links, resolved};
 use crate::overlay::Overlay;
-use crate::path::{self, Rel, components, join, lies_at, split};
-use crate::runs;
-use crate::tree::{Ino, State};
+use crate::path::{self, Rel, join, lies_at, split};
+use crate::repository::{self, link_at};
+use crate::settle::Pending;
+use crate::tree::{Ino, State, WORKSPACE};
 
 /// Names of hooks that git knows.
 const HOOKS: [&str; 28] = [
@@ -65,179 +68,260 @@ impl Runs {
     }
 }
 
-/// What was found out about the trees in one pass.
+/// The user's own configuration, as far as it decides what runs.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Configurations of git for every repository.
+    pub git: Vec<PathBuf>,
+    /// The home directory.
+    pub home: Option<PathBuf>,
+}
+
+/// What is known of the trees. It only grows: what once ran later is held for the whole session.
 #[derive(Default)]
 pub(crate) struct Places {
+    own: Own,
+    trees: BTreeMap<usize, Tree>,
     seen: HashSet<(usize, Rel)>,
+}
+
+/// What is known of one tree.
+#[derive(Default)]
+struct Tree {
+    links: Links,
     /// Directories whose files are hooks.
-    hooks: BTreeMap<(usize, Rel), String>,
-    /// What links in executing places point to.
-    targets: HashMap<(usize, Rel), String>,
-    /// `core.hooksPath` of the user's own configuration.
-    everywhere: Vec<String>,
+    hooks: BTreeMap<Rel, String>,
+    /// Files that a configuration leads to.
+    files: BTreeMap<Rel, String>,
+    /// Where the tree lies in what it belongs to: a repository, or the hidden part of a home.
+    within: Option<Rel>,
 }
 
 impl Places {
-    pub(crate) fn new(everywhere: &[String]) -> Self {
+    pub(crate) fn new(own: Own) -> Self {
         Self {
-            everywhere: everywhere.to_vec(),
+            own,
             ..Self::default()
         }
     }
 
-    /// Looks at the directories above a delta, before anything of the same pass is decided.
-    pub(crate) fn look_above(
-        &mut self,
-        overlay: &Overlay,
-        policy: &Policy,
-        tree: usize,
-        delta: &Delta,
-    ) {
+    /// Looks at what changes and at the directories above, before anything of the same pass is decided.
+    pub(crate) fn look(&mut self, overlay: &Overlay, pending: &[Pending]) {
+        self.seen.clear();
+        for found in pending {
+            self.first(overlay, found);
+        }
         let mut state = overlay.lock();
-        let mut above = delta.path.as_slice();
-        while let Some((parent, _)) = split(above) {
-            above = parent;
-            if self.seen.insert((tree, above.to_vec()))
-                && let Err(error) = self.look(&mut state, policy, tree, &delta.tree, above)
-            {
-                tracing::debug!("{}: {error}", path::text(above));
+        for found in pending {
+            self.change(&mut state, found);
+            let mut above = found.delta.path.as_slice();
+            while let Some((parent, _)) = split(above) {
+                above = parent;
+                if self.seen.insert((found.tree, above.to_vec())) {
+                    let git = state.walk(found.tree, &join(above, b".git"));
+                    if git.is_ok_and(|git| git.is_some()) {
+                        self.repository(&mut state, found.tree, above);
+                    }
+                }
             }
         }
     }
 
-    /// Whether a delta's path runs later.
-    pub(crate) fn runs(&self, policy: &Policy, tree: usize, delta: &Delta) -> Runs {
-        if policy
-            .executes(&delta.tree, &path::text(&delta.path))
-            .is_some()
-        {
+    /// Whether a change is in a place that runs later.
+    pub(crate) fn runs(&self, overlay: &Overlay, policy: &Policy, found: &Pending) -> Runs {
+        let delta = &found.delta;
+        let own = path::text(&delta.path);
+        if policy.executes(&delta.tree, &own).is_some() {
             return Runs::ByTable;
         }
-        self.runs_as(policy, tree, delta).map_or(Runs::No, Runs::As)
-    }
-
-    fn runs_as(&self, policy: &Policy, tree: usize, delta: &Delta) -> Option<String> {
+        let Some(tree) = self.trees.get(&found.tree) else {
+            return Runs::No;
+        };
+        let Some(names) = tree.links.names_of(&delta.path) else {
+            return Runs::As("a path to which more links lead than can be followed".to_string());
+        };
         let is_link = delta
             .new
             .as_ref()
             .is_some_and(|new| new.kind == Kind::Symlink);
-        if is_link && let Some(place) = leads_into(policy, &delta.path) {
-            return Some(format!("{place} (a link that stands for its directory)"));
-        }
-        let at = |dir: &Rel| lies_at(&delta.path, dir);
-        let hook = self.hooks.iter().find(|((index, dir), _)| {
-            *index == tree && at(dir) && (!dir.is_empty() || is_hook(&delta.path))
-        });
-        if let Some((_, place)) = hook {
-            return Some(place.clone());
-        }
-        self.targets
-            .iter()
-            .find(|((index, target), _)| *index == tree && at(target))
-            .map(|(_, place)| place.clone())
-    }
-
-    /// Looks at one directory: is it a repository, are there links in places that run later?
-    fn look(
-        &mut self,
-        state: &mut State,
-        policy: &Policy,
-        tree: usize,
-        name: &str,
-        dir: &[u8],
-    ) -> Result<()> {
-        self.links(state, policy, tree, name, dir)?;
-        let git = join(dir, b".git");
-        if state.walk(tree, &git)?.is_none() {
-            return Ok(());
-        }
-        self.links(state, policy, tree, name, &join(&git, b"hooks"))?;
-        let mut paths = self.everywhere.clone();
-        let config = join(&git, b"config");
-        let mut texts = Vec::new();
-        // As it is staged, and as the owner has it now.
-        if let Some(ino) = state.walk(tree, &config)? {
-            texts.extend(content(state, ino));
-        }
-        let base = &state.tree(tree)?.base;
-        texts.extend(
-            base.open_file(&config)
-                .ok()
-                .and_then(|(file, _)| text(&file)),
-        );
-        for text in texts {
-            paths.extend(hooks_paths(&text));
-        }
-        let root = state.tree(tree)?.base.path().to_path_buf();
-        for given in paths {
-            let given = given.trim_matches('"');
-            let rel = match given.strip_prefix('/') {
-                None => resolved(dir, given.as_bytes()),
-                Some(_) => std::path::Path::new(given)
-                    .strip_prefix(&root)
-                    .ok()
-                    .and_then(|rel| resolved(b"", rel.as_os_str().as_encoded_bytes())),
+        for name in &names {
+            let text = path::text(name);
+            let through = |place: &str| match name == &delta.path {
+                true => place.to_string(),
+                false => format!("{place} (through the link {text})"),
             };
-            if let Some(rel) = rel {
-                self.hooks
-                    .insert((tree, rel), "git hook (core.hooksPath)".to_string());
+            if let Some(place) = policy.executes(&delta.tree, &text) {
+                return Runs::As(through(place));
+            }
+            if is_link && let Some(place) = leads_into(policy, name) {
+                return Runs::As(format!("{place} (a link that stands for its directory)"));
+            }
+            let mut hooks = tree.hooks.iter();
+            let hook =
+                hooks.find(|(dir, _)| lies_at(name, dir) && (!dir.is_empty() || is_hook(name)));
+            if let Some((_, place)) =
+                hook.or_else(|| tree.files.iter().find(|(at, _)| lies_at(name, at)))
+            {
+                return Runs::As(through(place));
+            }
+            if let Some(within) = &tree.within {
+                let whole = path::text(&join(within, name));
+                if let Some(place) = policy.executes(&delta.tree, &whole) {
+                    return Runs::As(format!(
+                        "{place} (the workspace lies at {})",
+                        path::text(within)
+                    ));
+                }
             }
         }
-        Ok(())
+        let mut state = overlay.lock();
+        let names_another = matches!(split(&delta.path), Some((_, b".git" | b"commondir")));
+        let node = found.node.filter(|_| names_another);
+        let text = node.and_then(|(ino, _)| content(&state, ino));
+        match repository::part(&mut state, found.tree, delta, text) {
+            Ok(part) => part.map_or(Runs::No, Runs::As),
+            Err(error) => Runs::As(format!("a place that could not be looked at: {error}")),
+        }
     }
 
-    /// Notes where links of one directory point to whose names are places that run later.
-    fn links(
-        &mut self,
-        state: &mut State,
-        policy: &Policy,
-        tree: usize,
-        name: &str,
-        dir: &[u8],
-    ) -> Result<()> {
-        let Some(ino) = state.walk(tree, dir)? else {
-            return Ok(());
-        };
-        if state.node(ino)?.kind != Kind::Dir {
-            return Ok(());
+    /// The first time that something in a tree is decided: its links, its repositories. The agent is
+    /// not kept waiting while a large tree is looked through.
+    fn first(&mut self, overlay: &Overlay, found: &Pending) {
+        if self.trees.contains_key(&found.tree) {
+            return;
         }
-        state.load(ino)?;
-        let links: Vec<Vec<u8>> = match &state.node(ino)?.dir {
-            Some(listing) => listing
-                .after(0)
-                .filter(|(_, name)| {
-                    listing.find(name).and_then(|slot| slot.kind) == Some(Kind::Symlink)
-                })
-                .map(|(_, name)| name.to_vec())
-                .collect(),
-            None => return Ok(()),
+        let base = overlay
+            .lock()
+            .tree(found.tree)
+            .map(|of| Arc::clone(&of.base));
+        let Ok(base) = base else { return };
+        let links = Links::of(&base);
+        let repositories = links.repositories.clone();
+        let around = if found.delta.tree == WORKSPACE {
+            surroundings(base.path(), self.own.home.as_deref())
+        } else {
+            None
         };
-        for link in links {
-            let at = join(dir, &link);
-            let text = path::text(&at);
-            let Some(place) = policy.executes(name, &text) else {
-                continue;
+        let (around, within) = around.unzip();
+        let tree = Tree {
+            links,
+            within,
+            ..Tree::default()
+        };
+        self.trees.insert(found.tree, tree);
+        let mut state = overlay.lock();
+        for dir in repositories {
+            self.repository(&mut state, found.tree, &dir);
+        }
+        let top = around.unwrap_or_else(|| base.path().to_path_buf());
+        self.leads(&mut state, found.tree, &top);
+    }
+
+    /// What a change adds to what is known: a link, a directory that was moved.
+    fn change(&mut self, state: &mut State, found: &Pending) {
+        let Some(tree) = self.trees.get_mut(&found.tree) else {
+            return;
+        };
+        let Some(new) = &found.delta.new else { return };
+        if let Some(target) = &new.target {
+            let Ok(root) = state
+                .tree(found.tree)
+                .map(|of| of.base.path().to_path_buf())
+            else {
+                return;
             };
-            let Some(child) = state.child(ino, &link)? else {
-                continue;
+            let read = |path: &[u8]| link_at(state, found.tree, path);
+            tree.links.add(&root, read, &found.delta.path, target);
+        }
+        if let Some(origin) = &found.origin
+            && new.kind == Kind::Dir
+        {
+            tree.links.moved(origin, &found.delta.path);
+        }
+    }
+
+    fn repository(&mut self, state: &mut State, tree: usize, dir: &[u8]) {
+        let Ok(root) = state.tree(tree).map(|of| of.base.path().to_path_buf()) else {
+            return;
+        };
+        self.leads(state, tree, &root.join(path_of(dir)));
+    }
+
+    /// Notes what the configuration of a repository leads to within a tree.
+    fn leads(&mut self, state: &mut State, tree: usize, top: &Path) {
+        let Ok(base) = state.tree(tree).map(|of| Arc::clone(&of.base)) else {
+            return;
+        };
+        let within = |state: &mut State, at: &Path| {
+            let read = |path: &[u8]| link_at(state, tree, path);
+            resolved(base.path(), read, b"", at.as_os_str().as_encoded_bytes())
+        };
+        let found = {
+            let mut read = |at: &Path| match within(state, at) {
+                // As it is staged, and as the owner has it now.
+                Some(rel) => {
+                    let staged = state.walk(tree, &rel).ok().flatten();
+                    let staged = staged.and_then(|ino| content(state, ino));
+                    let owners = base.open_file(&rel).ok().and_then(|(file, _)| text(&file));
+                    staged.into_iter().chain(owners).collect()
+                }
+                None => outside(at).into_iter().collect(),
             };
-            let target = state.node(child)?.target.clone().unwrap_or_default();
-            if let Some(target) = resolved(dir, &target) {
-                self.targets
-                    .insert((tree, target), format!("{place} (through the link {text})"));
+            repository::leads(top, &self.own.git, self.own.home.as_deref(), &mut read)
+        };
+        let Some(known) = self.trees.get_mut(&tree) else {
+            return;
+        };
+        for dir in found.hooks {
+            if let Some(rel) = within(state, &dir) {
+                known
+                    .hooks
+                    .insert(rel, "git hook (core.hooksPath)".to_string());
             }
         }
-        Ok(())
+        for (file, what) in found.files {
+            if let Some(rel) = within(state, &file).filter(|rel| !rel.is_empty()) {
+                known.files.insert(rel, what);
+            }
+        }
     }
 }
 
-/// Values of `core.hooksPath` in a git configuration.
-pub fn hooks_paths(config: &str) -> Vec<String> {
-    runs::git_config(config)
-        .into_iter()
-        .filter(|runs| runs.entry.eq_ignore_ascii_case("core.hookspath"))
-        .map(|runs| runs.command)
-        .collect()
+/// What a workspace belongs to that is no repository of its own: the top of the repository around it,
+/// or the home directory when it lies in a hidden part of that; and where it lies there.
+fn surroundings(root: &Path, home: Option<&Path>) -> Option<(PathBuf, Rel)> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let root = root.canonicalize().ok()?;
+    if root.join(".git").exists() {
+        return None;
+    }
+    let within = |top: &Path| {
+        let rel = root.strip_prefix(top).ok()?;
+        Some((top.to_path_buf(), rel.as_os_str().as_bytes().to_vec()))
+    };
+    if let Some(top) = root
+        .ancestors()
+        .skip(1)
+        .find(|dir| dir.join(".git").exists())
+    {
+        return within(top);
+    }
+    let home = home?.canonicalize().ok()?;
+    within(&home).filter(|(_, rel)| rel.starts_with(b"."))
+}
+
+/// A regular file of the host outside of the tree.
+fn outside(at: &Path) -> Option<String> {
+    let is_file = std::fs::metadata(at).is_ok_and(|meta| meta.is_file());
+    is_file
+        .then(|| File::open(at).ok())
+        .flatten()
+        .and_then(|file| text(&file))
+}
+
+fn path_of(rel: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt as _;
+    Path::new(std::ffi::OsStr::from_bytes(rel))
 }
 
 fn is_hook(path: &[u8]) -> bool {
@@ -267,24 +351,6 @@ fn leads_into<'a>(policy: &'a Policy, path: &[u8]) -> Option<&'a str> {
         });
         leads.then_some(rule.place.as_str())
     })
-}
-
-/// A path as written in a directory, without `.` and `..`; `None` when it leads out of the tree.
-fn resolved(dir: &[u8], written: &[u8]) -> Option<Rel> {
-    if written.first() == Some(&b'/') || written.first() == Some(&b'~') {
-        return None;
-    }
-    let mut parts: Vec<&[u8]> = components(dir).collect();
-    for part in components(written) {
-        match part {
-            b"." => {}
-            b".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join(&b'/'))
 }
 
 fn content(state: &State, ino: Ino) -> Option<String> {
@@ -341,28 +407,5 @@ mod tests {
                 "{path}"
             );
         }
-    }
-
-    #[test]
-    fn paths_are_resolved() {
-        for (dir, written, expect) in [
-            ("", "h", Some("h")),
-            ("a/b", "../h/./x", Some("a/h/x")),
-            ("a", "../..", None),
-            ("a", "..", Some("")),
-            ("a", "/abs", None),
-            ("a", "~/h", None),
-        ] {
-            let found = resolved(dir.as_bytes(), written.as_bytes());
-            assert_eq!(
-                found.as_deref(),
-                expect.map(str::as_bytes),
-                "{dir} {written}"
-            );
-        }
-        assert_eq!(
-            hooks_paths("[core]\n hookspath = .h\n[x]\nhooksPath = n\n"),
-            [".h"]
-        );
     }
 }

@@ -25,6 +25,7 @@ use crate::ids::Ids;
 use crate::labels::Labels;
 use crate::overlay::{Overlay, Precheck};
 use crate::path::{self, Rel};
+use crate::places::{Own, Places};
 use crate::recover;
 use crate::settle::{Pending, delta_at, order, staged_paths};
 use crate::upper::{Card, Upper};
@@ -64,8 +65,8 @@ pub struct Options {
     pub reads: Reads,
     /// Places whose content is not reported as incoming, unless the policy calls it sensitive.
     pub excluded: Vec<Glob>,
-    /// `core.hooksPath` of the user's own git configuration: what lies there runs later.
-    pub hooks_paths: Vec<String>,
+    /// The user's own configuration, as far as it decides what runs later.
+    pub own: Own,
     /// Where the agent's tasks are looked up by the ids that requests bring: the `/proc` of the
     /// process that mounts. With it, the file server keeps to the processor of the task it serves.
     pub tasks: Option<PathBuf>,
@@ -96,7 +97,7 @@ impl Default for Options {
             durable: false,
             reads: Reads::default(),
             excluded: excluded.into_iter().map(|g| Glob(g.to_string())).collect(),
-            hooks_paths: Vec::new(),
+            own: Own::default(),
             tasks: None,
             steps: None,
         }
@@ -136,7 +137,7 @@ pub struct Trees {
     pub(crate) notifier: Arc<Mutex<Option<Notifier>>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) in_doubt: AtomicBool,
-    pub(crate) hooks_paths: Vec<String>,
+    pub(crate) places: Mutex<Places>,
     tasks: Option<PathBuf>,
     interrupted: Vec<(EventId, Result<String, String>)>,
     pub(crate) sleep: (Mutex<()>, Condvar),
@@ -211,7 +212,7 @@ impl Trees {
             notifier: Arc::default(),
             stopping: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
-            hooks_paths: options.hooks_paths,
+            places: Mutex::new(Places::new(options.own)),
             tasks: options.tasks,
             interrupted,
             sleep: (Mutex::default(), Condvar::new()),

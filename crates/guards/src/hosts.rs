@@ -73,7 +73,7 @@ pub(crate) fn hosts(program: &str, channel: Channel, run: &Run) -> Vec<String> {
 }
 
 /// Hosts of the addresses in a text.
-pub fn addresses(text: &str) -> Vec<String> {
+pub(crate) fn addresses(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("://") {
         let rest = text.get(at + 3..).unwrap_or_default();

@@ -612,7 +612,7 @@ fn file_channel(
         .collect();
     let options = files::Options {
         ids: ids(),
-        hooks_paths: hooks_paths(),
+        own: own(),
         durable: said.durable.unwrap_or(false),
         reads: if said.first_reads.unwrap_or(false) {
             files::Reads::First
@@ -650,22 +650,21 @@ fn file_channel(
 const QUIET_WITH_SOMEBODY_THERE: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Where the user's own git configuration has hooks, for every repository.
-fn hooks_paths() -> Vec<String> {
+/// The user's own configuration of git, which is for every repository.
+fn own() -> files::Own {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let config = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .or_else(|| home.as_ref().map(|home| home.join(".config")));
-    [
+    let git = [
         Some(PathBuf::from("/etc/gitconfig")),
         config.map(|config| config.join("git/config")),
-        home.map(|home| home.join(".gitconfig")),
-    ]
-    .into_iter()
-    .flatten()
-    .filter_map(|path| std::fs::read_to_string(path).ok())
-    .flat_map(|text| files::hooks_paths(&text))
-    .collect()
+        home.as_ref().map(|home| home.join(".gitconfig")),
+    ];
+    files::Own {
+        git: git.into_iter().flatten().collect(),
+        home,
+    }
 }
 
 /// Inside there are the user's own ids and no others, unless root runs it.

@@ -19,6 +19,8 @@ mod model;
 mod generic;
 /// Held changes over one another.
 mod scopes;
+/// Places that run later, by whatever name.
+mod places;
 /// Access lists.
 mod lists;
 /// Full, read-only and foreign disks.

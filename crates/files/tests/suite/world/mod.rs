@@ -33,6 +33,8 @@ pub struct World {
 pub struct Disk {
     pub dir: tempfile::TempDir,
     pub session: PathBuf,
+    /// Where in it the owner's directory lies.
+    pub base: PathBuf,
 }
 
 pub struct Mount(pub PathBuf);
@@ -58,8 +60,17 @@ impl Disk {
         for name in ["base", "mnt", "session"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let session = dir.path().join("session");
-        Arc::new(Self { dir, session })
+        let (session, base) = (dir.path().join("session"), dir.path().join("base"));
+        Arc::new(Self { dir, session, base })
+    }
+
+    /// The owner's directory lies in another one of the owner's.
+    pub fn within(place: &str) -> Arc<Self> {
+        let mut disk = Self::new();
+        let found = Arc::get_mut(&mut disk).unwrap();
+        found.base.push(place);
+        std::fs::create_dir_all(&found.base).unwrap();
+        disk
     }
 
     /// The monitor's state lies in the owner's directory, as with a home as workspace.
@@ -70,11 +81,12 @@ impl Disk {
         }
         let session = dir.path().join("base/.state/kairos/sessions/s1");
         std::fs::create_dir_all(&session).unwrap();
-        Arc::new(Self { dir, session })
+        let base = dir.path().join("base");
+        Arc::new(Self { dir, session, base })
     }
 
     pub fn base(&self) -> PathBuf {
-        self.dir.path().join("base")
+        self.base.clone()
     }
 
     pub fn session_dir(&self) -> SessionDir {
