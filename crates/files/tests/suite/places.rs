@@ -45,27 +45,27 @@ fn what_a_link_anywhere_stands_for() {
                 ("hooks of all/pre-push", "x"),
                 ("plain/file", "x"),
                 ("deep/er/.git/HEAD", "x"),
-                ("shared/tasks", "x"),
+                ("common/tasks", "x"),
             ],
         );
         fs::create_dir(base.join(".git")).unwrap();
         symlink("../githooks", base.join(".git/hooks")).unwrap();
         symlink("../../../hooks of all", base.join("deep/er/.git/hooks")).unwrap();
         fs::create_dir_all(base.join("svc/api")).unwrap();
-        symlink("../../shared/tasks", base.join("svc/api/held.json")).unwrap();
+        symlink("../../common/tasks", base.join("svc/api/held.json")).unwrap();
         symlink("svc", base.join("other")).unwrap();
     });
     let changes = [
         "githooks/pre-commit",
         "hooks of all/new",
-        "shared/tasks",
-        "shared/other",
+        "common/tasks",
+        "common/other",
         "plain/file",
         "svc/api/plain",
     ];
     assert_eq!(
         held(&world, &changes),
-        ["githooks/pre-commit", "hooks of all/new", "shared/tasks"]
+        ["githooks/pre-commit", "hooks of all/new", "common/tasks"]
     );
 }
 
