@@ -65,7 +65,7 @@ fn what_a_link_anywhere_stands_for() {
     ];
     assert_eq!(
         held(&world, &changes),
-        ["githooks/pre-commit", "hooks of all/new", "common/tasks"]
+        ["common/tasks", "githooks/pre-commit", "hooks of all/new"]
     );
 }
 
