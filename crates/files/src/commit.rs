@@ -286,8 +286,7 @@ impl Host {
             Content::Data(id) => self.upper.open_data(*id),
             Content::Base(path) => Ok(self.base.open_file(path)?.0),
             Content::Kept(event) => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                Ok(rustix::fs::open(self.undo_path(*event), flags, Mode::empty())?.into())
+                crate::undo::open_kept(&self.undo_path(*event)).map_err(|e| bytes::errno(&e))
             }
             Content::None => Err(Errno::INVAL),
         }

@@ -2,8 +2,13 @@
 //! committed it, so with the same promises. What changed since is left as it is.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::attr::{Kind, Version};
@@ -12,7 +17,7 @@ use crate::commit::Host;
 use crate::delta::{Content, Delta, New};
 use crate::path::{self, Rel};
 use crate::recover::matches_new;
-use crate::settle::{Pending, delta_at, order};
+use crate::settle::{Pending, order};
 use crate::trees::Trees;
 use crate::upper::{Entry, read};
 
@@ -43,6 +48,8 @@ struct Net {
     events: Vec<u64>,
     /// Whether one of them set its time.
     timed: bool,
+    /// What lay there when the last one was done, if nothing of ours has changed it since.
+    committed: Option<Version>,
 }
 
 impl Trees {
@@ -80,14 +87,25 @@ impl Trees {
         }
         let deltas: Vec<(usize, Delta)> = pending.into_iter().map(|p| (p.tree, p.delta)).collect();
         // What is staged beyond what was committed stays staged; the rest shows the host again.
+        let staged = self.staged();
         let clean: Vec<bool> = deltas
             .iter()
-            .map(|(tree, delta)| matches!(delta_at(&self.overlay, *tree, &delta.path), Ok(None)))
+            .map(|(tree, delta)| {
+                let at = |one: &Pending| {
+                    one.tree == *tree
+                        && (one.delta.path == delta.path
+                            || (delta.new.is_none() && path::below(&one.delta.path, &delta.path)))
+                };
+                !staged.iter().any(at)
+            })
             .collect();
         let results = self.carry_out_own(&deltas);
         for (((tree, delta), result), clean) in deltas.iter().zip(results).zip(clean) {
-            if clean && result.is_ok() {
-                self.revert(*tree, &delta.path);
+            if clean
+                && result.is_ok()
+                && let Err(why) = self.show_host(*tree, &delta.path)
+            {
+                tracing::warn!("cannot show {} again: {why}", path::text(&delta.path));
             }
             told.push(undone(delta, result.err()));
         }
@@ -160,14 +178,22 @@ fn nets(host: &Host) -> BTreeMap<Rel, Net> {
     };
     let mut open: BTreeMap<u64, &Delta> = BTreeMap::new();
     let mut done: BTreeMap<&Rel, Vec<(u64, &Delta)>> = BTreeMap::new();
+    let mut committed: BTreeMap<&Rel, &Version> = BTreeMap::new();
     for entry in &entries {
         match entry {
             Entry::Intent { event, delta, .. } => drop(open.insert(*event, delta)),
             Entry::Finished { event, ok, .. } => {
                 if let (Some(delta), true) = (open.remove(event), ok) {
+                    if *event >= OWN {
+                        committed.remove(&delta.path);
+                    }
                     done.entry(&delta.path).or_default().push((*event, delta));
                 }
             }
+            Entry::Committed { path, version } => match version {
+                Some(version) => drop(committed.insert(path, version)),
+                None => drop(committed.remove(path)),
+            },
             _ => {}
         }
     }
@@ -182,6 +208,7 @@ fn nets(host: &Host) -> BTreeMap<Rel, Net> {
             first: delta.base.clone(),
             events: vec![*event],
             timed: timed(delta),
+            committed: committed.get(path).map(|version| (*version).clone()),
         };
         for (event, earlier) in latest {
             // Between the two its owner changed it: that is what has to come back.
@@ -229,13 +256,16 @@ fn reverse(host: &Host, tree: &str, path: &Rel, net: &Net) -> Result<Option<Delt
     }
     let as_left = match &net.last {
         None => now.is_none(),
-        Some(new) => matches_new(host, path, &now, new),
+        Some(new) => matches_new(host, path, &now, new) || net.is_untouched(now.as_ref()),
     };
     if !as_left {
         return match (&now, &net.first) {
             (Some(now), Some(first)) if net.is_back(host, path, now, first) => Ok(None),
             (None, _) => Err("it was removed since".to_string()),
             (Some(_), _) if net.last.is_none() => Err("something else lies there now".to_string()),
+            (Some(now), _) if may_not_be_read(host, path, now) => Err(
+                "it may not be read, so it is not known whether it was changed since".to_string(),
+            ),
             (Some(_), _) => Err("it was changed since".to_string()),
         };
     }
@@ -245,7 +275,10 @@ fn reverse(host: &Host, tree: &str, path: &Rel, net: &Net) -> Result<Option<Delt
         return Ok(None);
     }
     if let Some(now) = now.as_mut().filter(|now| now.kind == Kind::File) {
-        now.digest = digest_at(host, path);
+        now.digest = match &net.last {
+            Some(last) if net.is_untouched(Some(now)) => Some(last.digest),
+            _ => digest_at(host, path),
+        };
     }
     let new = match &net.first {
         None => None,
@@ -280,8 +313,9 @@ fn restored(host: &Host, net: &Net, now: Option<&Version>, first: &Version) -> R
         Kind::File => {
             // The earliest that kept one: later ones kept what came between.
             for event in net.events.iter().rev() {
-                let Ok(file) = File::open(host.undo_path(*event)) else {
-                    continue;
+                let file = match open_kept(&host.undo_path(*event)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    opened => opened.map_err(|e| format!("what was kept of it: {e}"))?,
                 };
                 let kept = digest(&file).map_err(|e| e.to_string())?.0;
                 if first.digest.is_some_and(|wanted| wanted != kept) {
@@ -323,6 +357,15 @@ impl Net {
         }
     }
 
+    /// Whether what lies there is to the last time stamp what the last commit left: then its content
+    /// need not be read, which its mode may forbid.
+    fn is_untouched(&self, now: Option<&Version>) -> bool {
+        match (now, &self.committed) {
+            (Some(now), Some(committed)) => now.kind == Kind::File && now.same(committed),
+            _ => false,
+        }
+    }
+
     /// Whether what lies there now is what there was before, as far as it was changed.
     fn is_back(&self, host: &Host, path: &Rel, now: &Version, first: &Version) -> bool {
         let is_file = now.kind == Kind::File;
@@ -341,6 +384,33 @@ impl Net {
                 .as_ref()
                 .is_none_or(|wanted| host.base.xattrs(path).is_ok_and(|now| now == *wanted))
     }
+}
+
+/// Opens what was kept. It may be the owner's file itself, with a mode that keeps them from
+/// reading it too: while it is opened it has another one.
+pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
+    let open = || -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+    };
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let meta = std::fs::symlink_metadata(path)?;
+            if !meta.is_file() {
+                return Err(error);
+            }
+            let mode = meta.permissions();
+            std::fs::set_permissions(path, Permissions::from_mode(mode.mode() | 0o400))?;
+            let file = open();
+            std::fs::set_permissions(path, mode)?;
+            file
+        }
+        other => other,
+    }
+}
+
+fn may_not_be_read(host: &Host, path: &Rel, now: &Version) -> bool {
+    now.kind == Kind::File && matches!(host.base.open_file(path), Err(Errno::ACCESS))
 }
 
 fn digest_at(host: &Host, path: &Rel) -> Option<[u8; 32]> {

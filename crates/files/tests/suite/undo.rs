@@ -386,6 +386,56 @@ fn what_failed_stays_listed_when_its_directory_is_taken() {
     );
 }
 
+/// What its owner may not read is told by its time stamps, and what was kept of such a file is read
+/// all the same.
+#[test]
+fn what_may_not_be_read_comes_back() {
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    let disk = Disk::new();
+    for name in ["closed", "removed", "touched"] {
+        fs::write(disk.base().join(name), name).unwrap();
+    }
+    mode(&disk.base().join("removed"), 0o000).unwrap();
+    let world = World::on(Arc::clone(&disk), slow());
+    mode(&world.inside().join("closed"), 0o000).unwrap();
+    mode(&world.inside().join("touched"), 0o000).unwrap();
+    fs::remove_file(world.inside().join("removed")).unwrap();
+    fs::write(world.inside().join("new"), "new").unwrap();
+    mode(&world.inside().join("new"), 0o000).unwrap();
+    world.settle();
+    drop(world);
+    run(&disk.base(), "touch touched");
+    let world = World::on(Arc::clone(&disk), slow());
+    // As somebody whom modes bind, who runs on a thread of their own.
+    let undone = std::thread::scope(|scope| {
+        let bound = scope.spawn(|| {
+            let all = rustix::thread::capabilities(None).unwrap();
+            let none = rustix::thread::CapabilitySets {
+                effective: rustix::thread::CapabilitySet::empty(),
+                ..all
+            };
+            rustix::thread::set_capabilities(None, none).unwrap();
+            assert!(fs::read(disk.base().join("closed")).is_err());
+            world.trees.undo(&[], true)
+        });
+        bound.join().unwrap()
+    });
+    assert_eq!(
+        kept(&undone),
+        ["touched: it may not be read, so it is not known whether it was changed since"]
+    );
+    assert!(!disk.base().join("new").exists());
+    let is = |name: &str| {
+        let meta = fs::metadata(disk.base().join(name)).unwrap();
+        meta.mode() & 0o777
+    };
+    assert_eq!([is("closed"), is("removed"), is("touched")], [0o644, 0, 0]);
+    mode(&disk.base().join("removed"), 0o644).unwrap();
+    for name in ["closed", "removed"] {
+        assert_eq!(fs::read_to_string(disk.base().join(name)).unwrap(), name);
+    }
+}
+
 fn lines(change: &[(usize, &str)]) -> String {
     let mut lines: Vec<String> = (0..20).map(|n| format!("line {n}")).collect();
     for (n, text) in change {
