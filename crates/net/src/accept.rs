@@ -263,26 +263,48 @@ pub(crate) enum Speaks {
     Other,
 }
 
-/// What the first bytes say; `None` when there are too few.
+/// What the first bytes say; `None` when there are too few. Whatever a server might read as HTTP is
+/// HTTP: a connection that is not is judged by its destination alone.
 pub(crate) fn speaks(first: &[u8]) -> Option<Speaks> {
     match first {
-        [] | [0x16] => None,
-        [0x16, 3, ..] => Some(Speaks::Tls),
-        _ => {
-            // A method is a word of capital letters (and hyphens), ended by a space.
-            let word = first
-                .iter()
-                .take_while(|b| b.is_ascii_uppercase() || **b == b'-')
-                .count();
-            match first.get(word) {
-                _ if word > 24 => Some(Speaks::Other),
-                Some(b' ') if word > 0 => Some(Speaks::Http),
-                Some(_) => Some(Speaks::Other),
+        [0x16] => return None,
+        [0x16, 3, ..] => return Some(Speaks::Tls),
+        _ => {}
+    }
+    // Servers pass over empty lines before a request.
+    let blank = first.iter().take_while(|b| b.is_ascii_whitespace()).count();
+    let line = first.get(blank..).unwrap_or_default();
+    let letters = |b: &&u8| b.is_ascii_alphabetic() || **b == b'-';
+    let word = line.iter().take_while(letters).count();
+    match line.get(word) {
+        _ if word > METHOD_BYTES_MAX || blank > LINE_BYTES_MAX => Some(Speaks::Other),
+        None => None,
+        Some(b' ') if word > 0 => {
+            let method = line.get(..word).unwrap_or_default();
+            if !method.iter().any(u8::is_ascii_lowercase) {
+                return Some(Speaks::Http);
+            }
+            // Protocols of words in small letters look like it until the end of the line.
+            match line.iter().position(|b| *b == b'\n') {
+                Some(end) => {
+                    let line = line.get(..end).unwrap_or_default();
+                    let http = line
+                        .windows(6)
+                        .any(|six| six.eq_ignore_ascii_case(b" HTTP/"));
+                    Some(if http { Speaks::Http } else { Speaks::Other })
+                }
+                None if line.len() > LINE_BYTES_MAX => Some(Speaks::Http),
                 None => None,
             }
         }
+        Some(_) => Some(Speaks::Other),
     }
 }
+
+/// Letters of a method.
+const METHOD_BYTES_MAX: usize = 24;
+/// Bytes of a request line that are waited for.
+const LINE_BYTES_MAX: usize = 8192;
 
 /// Ports on which clients open connections long before they say anything.
 fn client_speaks_first(place: &Place) -> bool {
@@ -392,7 +414,13 @@ mod tests {
             (b"\x16\x02", Some(Speaks::Other)),
             (b"SSH-2.0-OpenSSH_9", Some(Speaks::Other)),
             (b"\x00", Some(Speaks::Other)),
-            (b"get /", Some(Speaks::Other)),
+            (b"get /", None),
+            (b"get /x HTTP/1.1\r\n", Some(Speaks::Http)),
+            (b"get key\r\n", Some(Speaks::Other)),
+            (b"\r\n", None),
+            (b"\r\n\r\nDELETE /", Some(Speaks::Http)),
+            (b"\n delete /x http/1.1\n", Some(Speaks::Http)),
+            (b"\r\n\x00", Some(Speaks::Other)),
             (b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", Some(Speaks::Other)),
         ] {
             assert_eq!(speaks(first), expect, "{first:?}");

@@ -89,6 +89,16 @@ async fn answer(
     if *request.method() == Method::CONNECT {
         return proxy::connect(&shared, &place, request);
     }
+    if request
+        .method()
+        .as_str()
+        .bytes()
+        .any(|b| b.is_ascii_lowercase())
+    {
+        let why = "the method is not in capital letters: some servers take it for the one that is, others do not";
+        shared.contradiction(&place, request.method().as_str(), request.uri(), why);
+        return stub::malformed(shape, StatusCode::BAD_REQUEST, why);
+    }
     let found = target::of(
         &place,
         request.method(),

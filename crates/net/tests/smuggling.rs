@@ -246,3 +246,33 @@ print("done")
     );
     assert!(origin.seen().is_empty(), "{:?}", origin.seen());
 }
+
+/// A party that may be connected to is still HTTP when HTTP is spoken, however that begins.
+#[test]
+fn http_is_no_raw_connection_whatever_it_begins_with() {
+    let origin = Origin::clear();
+    let mut policy = policy();
+    for party in policy.parties.iter_mut().filter(|party| party.name == "paths") {
+        party.methods = vec!["CONNECT".into(), "GET".into()];
+        party.paths = Vec::new();
+    }
+    let world = World::new(policy, &origin);
+    let host = "Host: paths.example\r\nConnection: close\r\n\r\n";
+    for begin in ["", "\r\n", "\r\n\r\n", "\n", " ", "\r\n ", "\t\r\n"] {
+        for request in [
+            "DELETE /pub/a HTTP/1.1",
+            "delete /pub/a HTTP/1.1",
+            "dElEtE /other HTTP/1.1",
+            "get /pub/a HTTP/1.1",
+            "GET /pub/a HTTP/1.1\r\nHost: other.example",
+        ] {
+            let bytes = format!("{begin}{request}\r\n{host}");
+            let got = world.raw(world.direct("paths.example", 80), bytes.as_bytes());
+            assert!(!got.contains("200 OK"), "{bytes:?}: {got}");
+            assert_eq!(origin.seen().len(), 0, "{bytes:?}");
+        }
+    }
+    let bytes = format!("\r\nGET /pub/a HTTP/1.1\r\n{host}");
+    let got = world.raw(world.direct("paths.example", 80), bytes.as_bytes());
+    assert!(got.contains("200 OK"), "{got}");
+}
