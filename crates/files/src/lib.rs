@@ -52,6 +52,8 @@ mod outcome;
 mod recover;
 /// Brings back what commits replaced.
 pub mod undo;
+/// Which objects of a repository an undo leaves.
+mod objects;
 /// What the owner changed as well as the agent.
 pub mod conflicts;
 /// What a session keeps on disk.

@@ -42,6 +42,13 @@ pub fn lies_at(path: &[u8], place: &[u8]) -> bool {
     path == place || below(path, place)
 }
 
+/// The directories that a path lies in, nearest first, without the root.
+pub(crate) fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(path), |path| split(path).map(|(parent, _)| parent))
+        .skip(1)
+        .filter(|path| !path.is_empty())
+}
+
 /// The components of a path.
 pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty())

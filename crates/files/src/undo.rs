@@ -1,7 +1,7 @@
 //! Brings back what a session's commits replaced, path by path: by the same machinery that
 //! committed it, so with the same promises. What changed since is left as it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,6 +15,7 @@ use crate::attr::{Kind, Version};
 use crate::bytes::digest;
 use crate::commit::Host;
 use crate::delta::{Content, Delta, New};
+use crate::objects::{self, newer};
 use crate::path::{self, Rel};
 use crate::recover::matches_new;
 use crate::settle::{Pending, order};
@@ -67,18 +68,46 @@ impl Trees {
                 let hit = |(t, p): &(String, Vec<u8>)| *t == name && path::lies_at(path, p);
                 below.is_empty() || below.iter().any(hit)
             };
-            for (path, net) in nets(host).into_iter().filter(|(path, _)| wanted(path)) {
-                match reverse(host, &name, &path, &net) {
+            let all = nets(host);
+            // Repositories in which something that a commit changed stays, and what.
+            let mut left: BTreeMap<Rel, Rel> = BTreeMap::new();
+            let from = pending.len();
+            for (path, net) in &all {
+                let reversed = reverse(host, &name, path, net);
+                let chosen = wanted(path);
+                if reversed.as_ref().is_err() || (!chosen && matches!(reversed, Ok(Some(_)))) {
+                    leave(&mut left, path);
+                }
+                if !chosen {
+                    continue;
+                }
+                match reversed {
                     Ok(None) => {}
                     Ok(Some(delta)) => pending.push(Pending::again(tree, delta, None)),
                     Err(why) => told.push(Undone {
                         tree: name.clone(),
-                        path: path::text(&path),
-                        what: what(&net),
+                        path: path::text(path),
+                        what: what(net),
                         kept: Some(why),
                     }),
                 }
             }
+            let ours: BTreeSet<&Rel> = all.keys().collect();
+            for (repository, objects) in to_remove(pending.get(from..).unwrap_or_default()) {
+                if !left.contains_key(&repository)
+                    && let Some(newer) = newer(&host.base, &repository, &objects, &ours)
+                {
+                    left.insert(repository, newer);
+                }
+            }
+            pending.retain(|one| {
+                let why = (one.tree == tree).then(|| objects_stay(&one.delta, &left));
+                let Some(why) = why.flatten() else {
+                    return true;
+                };
+                told.push(undone(&one.delta, Some(why)));
+                false
+            });
         }
         order(&mut pending);
         if !go {
@@ -99,7 +128,7 @@ impl Trees {
                 !staged.iter().any(at)
             })
             .collect();
-        let results = self.carry_out_own(&deltas);
+        let results = self.carry_out_before_objects(&deltas);
         for (((tree, delta), result), clean) in deltas.iter().zip(results).zip(clean) {
             if clean
                 && result.is_ok()
@@ -119,6 +148,63 @@ impl Trees {
             self.name_of(index).as_deref() == Some(tree)
                 && nets(host).keys().any(|it| path::lies_at(it, path))
         })
+    }
+
+    /// Carries all out, and removes objects of repositories last: not those of one in which something
+    /// else could not be brought back.
+    fn carry_out_before_objects(&self, deltas: &[(usize, Delta)]) -> Vec<Result<(), String>> {
+        let is_object =
+            |delta: &Delta| delta.new.is_none() && objects::of_object(&delta.path).is_some();
+        // Directories above go after what is in them.
+        let holders: BTreeSet<(usize, Rel)> = deltas
+            .iter()
+            .filter(|(_, delta)| is_object(delta))
+            .flat_map(|(tree, delta)| path::above(&delta.path).map(|dir| (*tree, dir.to_vec())))
+            .collect();
+        let late = |(tree, delta): &(usize, Delta)| {
+            is_object(delta)
+                || (delta.new.is_none() && holders.contains(&(*tree, delta.path.clone())))
+        };
+        // Where a directory with objects makes room for something else, the order is given.
+        let (last, first): (Vec<_>, Vec<_>) = (0..deltas.len()).partition(|index| {
+            deltas.get(*index).is_some_and(|one| {
+                late(one)
+                    && !deltas.iter().any(|(tree, other)| {
+                        *tree == one.0
+                            && other.new.is_some()
+                            && path::lies_at(&one.1.path, &other.path)
+                            && other
+                                .base
+                                .as_ref()
+                                .is_some_and(|base| base.kind == Kind::Dir)
+                            && other.new.as_ref().is_some_and(|new| new.kind != Kind::Dir)
+                    })
+            })
+        });
+        let mut results: BTreeMap<usize, Result<(), String>> = BTreeMap::new();
+        let mut left: BTreeMap<(usize, Rel), Rel> = BTreeMap::new();
+        for part in [first, last] {
+            let mut now = Vec::new();
+            for index in part {
+                let Some((tree, delta)) = deltas.get(index) else {
+                    continue;
+                };
+                let repository = objects::of(&delta.path).filter(|_| is_object(delta));
+                match repository.and_then(|it| left.get(&(*tree, it))) {
+                    Some(what) => drop(results.insert(index, Err(objects::stays(what)))),
+                    None => now.push((index, (*tree, delta.clone()))),
+                }
+            }
+            let batch: Vec<(usize, Delta)> = now.iter().map(|(_, one)| one.clone()).collect();
+            for ((index, (tree, delta)), result) in now.iter().zip(self.carry_out_own(&batch)) {
+                if let (Err(_), Some(repository)) = (&result, objects::of(&delta.path)) {
+                    left.entry((*tree, repository))
+                        .or_insert_with(|| delta.path.clone());
+                }
+                results.insert(*index, result);
+            }
+        }
+        results.into_values().collect()
     }
 
     /// Carries out what the owner asked for: intents first, then the changes, then their
@@ -165,6 +251,35 @@ impl Trees {
     fn name_of(&self, tree: usize) -> Option<String> {
         Some(self.overlay.lock().trees.get(tree)?.name.clone())
     }
+}
+
+/// Notes that something in a repository, other than an object, stays as it is.
+fn leave(left: &mut BTreeMap<Rel, Rel>, path: &Rel) {
+    if objects::of_object(path).is_none()
+        && let Some(repository) = objects::of(path)
+    {
+        left.entry(repository).or_insert_with(|| path.clone());
+    }
+}
+
+/// The objects that are to be removed, by repository.
+fn to_remove(pending: &[Pending]) -> BTreeMap<Rel, Vec<Version>> {
+    let mut found: BTreeMap<Rel, Vec<Version>> = BTreeMap::new();
+    for one in pending.iter().filter(|one| one.delta.new.is_none()) {
+        if let (Some(repository), Some(base)) =
+            (objects::of_object(&one.delta.path), &one.delta.base)
+            && base.kind == Kind::File
+        {
+            found.entry(repository).or_default().push(base.clone());
+        }
+    }
+    found
+}
+
+/// Why an object is not removed, when something in its repository may refer to it.
+fn objects_stay(delta: &Delta, left: &BTreeMap<Rel, Rel>) -> Option<String> {
+    let repository = objects::of_object(&delta.path).filter(|_| delta.new.is_none())?;
+    left.get(&repository).map(|what| objects::stays(what))
 }
 
 /// What the commits of a tree amount to, by path.

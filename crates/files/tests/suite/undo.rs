@@ -436,6 +436,53 @@ fn what_may_not_be_read_comes_back() {
     }
 }
 
+/// After an undo a repository is whole, whatever its owner did with it meanwhile.
+#[test]
+fn objects_stay_where_something_may_refer_to_them() {
+    let git = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e \
+               GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e;";
+    for (meanwhile, stay) in [
+        ("true", false),
+        ("sleep 1; touch d1/f; git status -s", true),
+        ("git branch mine", true),
+        (
+            "git checkout -q -b mine; echo o > o; git add o; git commit -qm o",
+            true,
+        ),
+    ] {
+        let disk = Disk::new();
+        let host = |command: &str| run(&disk.base(), &format!("{git} {command}"));
+        host(
+            "git init -q; mkdir d1 d2; echo 1 > d1/f; echo 2 > d2/f; git add -A; git commit -qm 1",
+        );
+        let world = World::on(Arc::clone(&disk), slow());
+        run(
+            &world.inside(),
+            &format!("{git} echo x > n; git add n; git commit -qm 2"),
+        );
+        world.settle();
+        drop(world);
+        let tip = host("git rev-parse HEAD");
+        // A file system tells times apart by a few milliseconds.
+        host(&format!("sleep 0.1; {meanwhile}"));
+        let world = World::on(Arc::clone(&disk), slow());
+        let why = "which is left as it is, may refer to it";
+        let listed = kept(&world.trees.undo(&[], false));
+        assert_eq!(
+            listed.iter().any(|one| one.contains(why)),
+            stay,
+            "{listed:?}"
+        );
+        let kept = kept(&world.trees.undo(&[], true));
+        assert_eq!(kept.iter().any(|one| one.contains(why)), stay, "{kept:?}");
+        assert_eq!(kept.is_empty(), !stay, "{meanwhile}: {kept:?}");
+        let whole = host("git fsck 2>&1 || echo broken");
+        assert!(!whole.contains("broken"), "{meanwhile}: {whole}");
+        let there = host(&format!("git cat-file -e {} 2>&1 || echo gone", tip.trim()));
+        assert_eq!(!there.contains("gone"), stay, "{meanwhile}: {there}");
+    }
+}
+
 fn lines(change: &[(usize, &str)]) -> String {
     let mut lines: Vec<String> = (0..20).map(|n| format!("line {n}")).collect();
     for (n, text) in change {
