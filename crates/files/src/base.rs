@@ -14,6 +14,7 @@ use rustix::io::{Errno, Result};
 
 use crate::acl;
 use crate::attr::{Kind, Version, Xattrs};
+use crate::lift::Lifted;
 use crate::path::{Rel, below, join, split};
 
 /// Directories kept open; the rest are opened again when needed.
@@ -29,6 +30,8 @@ pub(crate) struct Base {
     dirs: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
     /// Places inside that are the monitor's own: not shown, not changed.
     hidden: Vec<Rel>,
+    /// Directories that are writable for the time of a commit.
+    pub(crate) lifted: Lifted,
 }
 
 impl Base {
@@ -44,6 +47,7 @@ impl Base {
             path: path.to_path_buf(),
             dirs: Mutex::default(),
             hidden: hidden(path, own),
+            lifted: Lifted::default(),
         })
     }
 
@@ -88,12 +92,13 @@ impl Base {
     }
 
     pub(crate) fn stat(&self, path: &[u8]) -> Result<Stat> {
-        match split(path) {
+        let stat = match split(path) {
             None => rustix::fs::fstat(&*self.root),
             Some((parent, name)) => {
                 rustix::fs::statat(&*self.dir(parent)?, name, AtFlags::SYMLINK_NOFOLLOW)
             }
-        }
+        };
+        Ok(self.lifted.as_meant(stat?))
     }
 
     /// What lies at a path now; `None` when nothing does.
@@ -106,7 +111,7 @@ impl Base {
         };
         match found {
             Ok(stat) => {
-                let mut version = Version::of(&stat);
+                let mut version = Version::of(&self.lifted.as_meant(stat));
                 if version.kind == Kind::Symlink {
                     version.target = Some(self.readlink(path)?);
                 }

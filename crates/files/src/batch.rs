@@ -10,7 +10,7 @@ use crate::attr::{Kind, Version};
 use crate::commit::{CommitError, Host};
 use crate::delta::{Content, Delta};
 use crate::leaning::Leaning;
-use crate::path::{self, Rel, lies_at, split};
+use crate::path::{self, Rel, below, lies_at, split};
 use crate::recover;
 use crate::settle::Pending;
 use crate::trees::Trees;
@@ -65,6 +65,7 @@ impl Trees {
         // What could not be moved to its new place is not removed from its old one.
         let mut stays: HashSet<(usize, Rel)> = HashSet::new();
         let mut again: Vec<(usize, Rel)> = Vec::new();
+        let mut not_made: Vec<(usize, Rel)> = Vec::new();
         let mut timed: Vec<(usize, Delta)> = Vec::new();
         // Many new files in a row are made durable together.
         let mut prepared: HashMap<u64, Result<(), CommitError>> = HashMap::new();
@@ -93,8 +94,11 @@ impl Trees {
             let held_up = |(tree, place): &(usize, Rel)| {
                 found.delta.new.is_none() && *tree == key.0 && lies_at(place, &key.1)
             };
+            let above = |(tree, place): &(usize, Rel)| *tree == key.0 && below(&key.1, place);
             let made = prepared.remove(&event.0);
-            let result = if stays.iter().any(held_up) {
+            let result = if not_made.iter().any(above) {
+                Err(CommitError::NotMade(path::text(&found.delta.path)))
+            } else if stays.iter().any(held_up) {
                 if again.iter().any(held_up) {
                     again.push(key.clone());
                 }
@@ -105,6 +109,18 @@ impl Trees {
             if matches!(result, Err(CommitError::Stopped(_))) {
                 // As in a crash: nothing comes after it.
                 return;
+            }
+            if matches!(
+                result,
+                Err(CommitError::Failed { .. } | CommitError::NotMade(_))
+            ) && found.delta.base.is_none()
+                && found
+                    .delta
+                    .new
+                    .as_ref()
+                    .is_some_and(|new| new.kind == Kind::Dir)
+            {
+                not_made.push(key.clone());
             }
             if let (Err(error), Some(origin)) = (&result, &found.origin) {
                 let place = (found.tree, origin.clone());
@@ -143,6 +159,12 @@ impl Trees {
         for (tree, delta) in timed {
             if let Some(host) = self.hosts.get(tree) {
                 host.set_dir_time(&delta);
+            }
+        }
+        for host in &self.hosts {
+            if host.lower().is_err() {
+                // As in a crash: nothing comes after it.
+                return;
             }
         }
         if dirs.len() >= TOGETHER_MIN {
@@ -308,8 +330,10 @@ impl Trees {
                                 kept.display()
                             ));
                         }
-                        if let (CommitError::Failed { .. }, Some(session)) =
-                            (&error, self.session.upgrade())
+                        if let (
+                            CommitError::Failed { .. } | CommitError::NotMade(_),
+                            Some(session),
+                        ) = (&error, self.session.upgrade())
                         {
                             text.push_str(&format!(
                                 "; nothing is lost: when that is mended, `kairos conflicts {} {} --take agent` does it",

@@ -10,13 +10,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::attr::{Kind, Version};
 use crate::base::{Base, copy_whole};
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
+use crate::lift::Trouble;
 use crate::make::set_times_at;
 use crate::path::{self, Rel, join, split};
 use crate::swap;
@@ -42,6 +43,9 @@ pub enum CommitError {
     /// It was to move elsewhere, which failed, so it stays.
     #[error("`{0}` stays where it is, because it could not be moved")]
     Moved(String),
+    /// The directory that it is to lie in was to be made before, which failed.
+    #[error("`{0}` cannot be put in place, because its directory could not be made")]
+    NotMade(String),
     /// The system said no.
     #[error("cannot {what} `{path}`: {errno}")]
     Failed {
@@ -102,6 +106,7 @@ impl Host {
                     return Ok(false);
                 }
             }
+            place.lift_dir()?;
             place.make_or_discard(base, new)?;
             Ok(true)
         })
@@ -186,12 +191,15 @@ impl Host {
         job: impl FnOnce(&Place<'_>) -> Result<T, CommitError>,
     ) -> Result<T, CommitError> {
         let (parent, name) = split(&delta.path).unwrap_or((b"", b"."));
-        let dir = match self.base.dir_now(parent) {
+        let dir = match self.dir_of(parent) {
             Ok(dir) => dir,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+            Err(Trouble::System(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
                 return Err(conflict(delta, "has no directory to lie in any more"));
             }
-            Err(errno) => return Err(failed("open the directory of", delta, errno)),
+            Err(Trouble::System(errno)) => {
+                return Err(failed("open the directory of", delta, errno));
+            }
+            Err(Trouble::Stopped(error)) => return Err(error),
         };
         let temp_path = self.temp(event, delta);
         let temp = split(&temp_path)
@@ -228,8 +236,11 @@ impl Host {
             return Ok(());
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let synced = rustix::fs::openat(&dir, ".", flags, Mode::empty())
-            .and_then(|dir| rustix::fs::fsync(&dir));
+        let synced = match rustix::fs::openat(&dir, ".", flags, Mode::empty()) {
+            // One that its owner may not read was made durable when it got its mode back.
+            Err(Errno::ACCESS) => Ok(()),
+            dir => dir.and_then(|dir| rustix::fs::fsync(&dir)),
+        };
         synced.map_err(|errno| CommitError::Failed {
             what: "make durable the directory",
             path: path::text(path),
@@ -329,9 +340,28 @@ impl Place<'_> {
         conflict(self.delta, what)
     }
 
+    /// Lets its directory be changed.
+    fn lift_dir(&self) -> Result<(), CommitError> {
+        let parent = split(&self.delta.path).map_or(&b""[..], |(parent, _)| parent);
+        match self.host.lift(parent, &self.dir) {
+            Ok(()) => Ok(()),
+            Err(Trouble::System(errno)) => {
+                Err(self.failed("make writable the directory of")(errno))
+            }
+            Err(Trouble::Stopped(error)) => Err(error),
+        }
+    }
+
+    /// What lies under a name in the directory.
+    fn look_at(&self, name: &[u8]) -> Result<Stat, Errno> {
+        let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(self.host.base.lifted.as_meant(stat))
+    }
+
     /// Takes the name away.
     fn remove(&self, base: &Version) -> Result<(), CommitError> {
         self.check_base(base)?;
+        self.lift_dir()?;
         if base.kind == Kind::Dir {
             self.step("remove directory")?;
             return match rustix::fs::unlinkat(&self.dir, self.name, AtFlags::REMOVEDIR) {
@@ -385,6 +415,7 @@ impl Place<'_> {
                 return self.set_attributes(base, new);
             }
         }
+        self.lift_dir()?;
         if self.made == Made::Not {
             self.make_or_discard(base, new)?;
         }
@@ -435,7 +466,7 @@ impl Place<'_> {
 
     /// Before anything is changed: is it still the base that the agent saw?
     fn check_base(&self, base: &Version) -> Result<(), CommitError> {
-        let stat = match rustix::fs::statat(&self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match self.look_at(self.name) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => {
                 return Err(self.conflict("was removed on the host meanwhile"));
@@ -474,7 +505,7 @@ impl Place<'_> {
 
     /// Whether what lies under a name is the base file (its ctime moves with its name).
     fn is_at(&self, name: &[u8], base: &Version) -> bool {
-        rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        self.look_at(name).is_ok_and(|stat| {
             let now = Version::of(&stat);
             now.kind == base.kind
                 && now.ino == base.ino

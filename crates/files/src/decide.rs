@@ -561,8 +561,10 @@ impl monitor::Channel for Trees {
                 errno,
             })?;
             self.let_go(&mut leaning, &found)?;
-            let version = host.carry_out(event.0, delta)?;
+            let version = host.carry_out(event.0, delta);
             host.set_dir_time(delta);
+            host.lower()?;
+            let version = version?;
             host.sync_dir(split(&delta.path).map_or(&b""[..], |(parent, _)| parent))?;
             Ok(version)
         });

@@ -31,6 +31,7 @@ mod content;
 /// The agent's view in memory.
 mod tree;
 /// The names of one directory of the view.
+mod lift;
 mod listing;
 /// Reads as incoming events.
 mod labels;

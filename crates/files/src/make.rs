@@ -179,6 +179,10 @@ impl Place<'_> {
             }
         }
         self.own_and_mode(&fd, Some(base), new)?;
+        if new.kind == Kind::Dir {
+            let noted = self.host.has_its_mode(&stat);
+            noted.map_err(self.failed("note the mode of"))?;
+        }
         if new.timed && new.kind == Kind::File {
             set_times_at(&fd, new.mtime).map_err(self.failed("set the times of"))?;
         }

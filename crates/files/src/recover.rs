@@ -83,6 +83,7 @@ pub(crate) fn checkpoint_now(state: &mut State) -> Result<()> {
 pub(crate) fn finish_interrupted(
     host: &Host,
 ) -> std::io::Result<Vec<(EventId, std::result::Result<String, String>)>> {
+    host.remember_lifted()?;
     let entries = read(host.upper.dir())?;
     let mut open: BTreeMap<u64, (&Delta, &Rel)> = BTreeMap::new();
     for entry in &entries {
@@ -123,6 +124,7 @@ pub(crate) fn finish_interrupted(
     for (delta, _) in open.values() {
         host.set_dir_time(delta);
     }
+    host.lower().map_err(std::io::Error::other)?;
     Ok(ends)
 }
 
@@ -278,7 +280,10 @@ fn within(
 
 fn open_parent<'a>(host: &Host, path: &'a Rel) -> Option<(std::os::fd::OwnedFd, &'a [u8])> {
     let (parent, name) = split(path)?;
-    Some((host.base.dir_now(parent).ok()?, name))
+    let dir = host.dir_of(parent).ok()?;
+    // Where it cannot, what follows finds things as they are.
+    let _ = host.lift(parent, &dir);
+    Some((dir, name))
 }
 
 impl State {
@@ -419,7 +424,10 @@ impl State {
                     self.loosen(ino)?;
                 }
             }
-            Entry::Intent { .. } | Entry::Finished { .. } => {}
+            Entry::Intent { .. }
+            | Entry::Finished { .. }
+            | Entry::Lifted { .. }
+            | Entry::Lowered { .. } => {}
         }
         Ok(())
     }

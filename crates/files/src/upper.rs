@@ -88,6 +88,15 @@ pub(crate) enum Entry {
     Finished { event: u64, ok: bool, what: String },
     /// A directory or link no longer lies in the base where it came from.
     Loose { path: Rel },
+    /// A directory that its owner may not write is made writable for a while; `mode` is what it had.
+    Lifted {
+        path: Rel,
+        dev: u64,
+        ino: u64,
+        mode: u32,
+    },
+    /// It has the mode again that it is to have.
+    Lowered { dev: u64, ino: u64 },
 }
 
 impl Entry {
@@ -101,6 +110,7 @@ impl Entry {
                 | Self::Reverted { .. }
                 | Self::Finished { .. }
                 | Self::Loose { .. }
+                | Self::Lowered { .. }
         )
     }
 }
@@ -249,7 +259,9 @@ impl Upper {
             | Entry::Committed { .. }
             | Entry::Reverted { .. }
             | Entry::Intent { .. }
-            | Entry::Finished { .. } => {}
+            | Entry::Finished { .. }
+            | Entry::Lifted { .. }
+            | Entry::Lowered { .. } => {}
             _ => journal.moved_on = true,
         }
         Ok(())

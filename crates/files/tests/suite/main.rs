@@ -30,6 +30,8 @@ mod trouble;
 mod cases;
 /// Names that change while they are committed.
 mod meanwhile;
+/// Directories that their owner may not write.
+mod modes;
 /// A crash at any step.
 mod crash;
 /// Everything over everything, and the owner meanwhile.
