@@ -18,6 +18,7 @@ use crate::base::{Base, copy_whole};
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
 use crate::lift::Trouble;
+use crate::made_in::{MadeIn, same_dir};
 use crate::make::set_times_at;
 use crate::path::{self, Rel, join, split};
 use crate::swap;
@@ -71,6 +72,8 @@ pub(crate) struct Host {
     /// Makes temporary names of different sessions differ.
     pub(crate) tag: String,
     pub(crate) steps: Arc<Steps>,
+    /// Where temporary names were made that are to be put in place later.
+    pub(crate) made_in: MadeIn,
 }
 
 impl Host {
@@ -108,6 +111,7 @@ impl Host {
             }
             place.lift_dir()?;
             place.make_or_discard(base, new)?;
+            self.made_in.note(event, &place.dir);
             Ok(true)
         })
     }
@@ -191,7 +195,21 @@ impl Host {
         job: impl FnOnce(&Place<'_>) -> Result<T, CommitError>,
     ) -> Result<T, CommitError> {
         let (parent, name) = split(&delta.path).unwrap_or((b"", b"."));
-        let dir = match self.dir_of(parent) {
+        let temp_path = self.temp(event, delta);
+        let temp = split(&temp_path)
+            .map_or(&temp_path[..], |(_, name)| name)
+            .to_vec();
+        let made_in = self.made_in.take(event);
+        let found = self.dir_of(parent);
+        let mut made = made;
+        if let Some(there) = made_in
+            && !found.as_ref().is_ok_and(|here| same_dir(here, &there))
+        {
+            // Its owner moved the directory away; nothing of ours stays in it.
+            let _ = rustix::fs::unlinkat(&*there, &temp, AtFlags::empty());
+            made = Made::Not;
+        }
+        let dir = match found {
             Ok(dir) => dir,
             Err(Trouble::System(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
                 return Err(conflict(delta, "has no directory to lie in any more"));
@@ -201,10 +219,6 @@ impl Host {
             }
             Err(Trouble::Stopped(error)) => return Err(error),
         };
-        let temp_path = self.temp(event, delta);
-        let temp = split(&temp_path)
-            .map_or(&temp_path[..], |(_, name)| name)
-            .to_vec();
         let place = Place {
             host: self,
             dir,

@@ -44,6 +44,7 @@ pub mod delta;
 /// Carries one delta out on the host.
 mod commit;
 /// The new version of a path, before it is in place.
+mod made_in;
 mod make;
 /// Renames that replace nothing.
 mod swap;

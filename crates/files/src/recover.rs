@@ -12,7 +12,7 @@ use crate::bytes::{self, digest};
 use crate::commit::{Host, conflict};
 use crate::delta::{Delta, New};
 use crate::overlay::Overlay;
-use crate::path::{self, Rel, split};
+use crate::path::{self, Rel, join, split};
 use crate::settle::staged_paths;
 use crate::swap;
 use crate::tree::{Ino, Node, State};
@@ -97,6 +97,7 @@ pub(crate) fn finish_interrupted(
             _ => {}
         }
     }
+    clear_strays(host, &open);
     let mut ends = Vec::new();
     // In the order in which they were intended: directories first, what goes away last.
     for (event, (delta, temp)) in &open {
@@ -185,6 +186,57 @@ fn finish(
         (None, _, _) => {}
     }
     host.carry_out(event, delta).map(drop)
+}
+
+/// What was made in a directory that its owner has moved elsewhere since: nothing of ours stays in it,
+/// and what was to be replaced there keeps its name.
+fn clear_strays(host: &Host, open: &BTreeMap<u64, (&Delta, &Rel)>) {
+    let lost = |(_, temp): &&(&Delta, &Rel)| {
+        let parent = split(temp).map_or(&b""[..], |(parent, _)| parent);
+        let names = host.dir_of(parent).ok().zip(split(temp));
+        let there = names.is_some_and(|(dir, (_, name))| {
+            rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        });
+        !there && {
+            let now = host.base.version(parent);
+            now.is_ok_and(|dir| dir.is_none_or(|dir| dir.kind != Kind::Dir))
+        }
+    };
+    if !open.values().any(|one| lost(&one)) {
+        return;
+    }
+    let mut dirs = vec![Rel::new()];
+    while let Some(dir) = dirs.pop() {
+        for (name, kind) in host.base.list(&dir).unwrap_or_default() {
+            let path = join(&dir, &name);
+            let ours = |(_, (_, temp)): &(&u64, &(&Delta, &Rel))| {
+                split(temp).is_some_and(|(_, temp)| temp == name) && **temp != path
+            };
+            if let Some((event, (delta, _))) = open.iter().find(ours)
+                && let Ok(Some(aside)) = host.base.version(&path)
+            {
+                clear_stray(host, *event, delta, &path, &aside);
+            } else if kind.is_none_or(|kind| kind == Kind::Dir) {
+                dirs.push(path);
+            }
+        }
+    }
+}
+
+fn clear_stray(host: &Host, event: u64, delta: &Delta, temp: &Rel, aside: &Version) {
+    if is_ours(aside, delta) {
+        remove(host, temp, Some(aside));
+        return;
+    }
+    let (Some((dir, _)), Some((_, name))) = (split(temp), split(&delta.path)) else {
+        return;
+    };
+    let here = join(dir, name);
+    if delta.new.is_some() && matches!(host.base.version(&here), Ok(Some(_))) {
+        keep(host, event, temp, aside);
+    } else {
+        within(host, temp, &here, swap::take_name);
+    }
 }
 
 /// Whether what is there is what the delta wanted there.

@@ -23,6 +23,7 @@ use crate::diff::{self, Change};
 use crate::fuse::Mounted;
 use crate::ids::Ids;
 use crate::labels::Labels;
+use crate::made_in::MadeIn;
 use crate::overlay::{Overlay, Precheck};
 use crate::path::{self, Rel};
 use crate::places::{Own, Places};
@@ -188,6 +189,7 @@ impl Trees {
                 upper,
                 tag: tag.clone(),
                 steps: Arc::clone(&steps),
+                made_in: MadeIn::default(),
             };
             interrupted
                 .extend(recover::finish_interrupted(&host).map_err(trouble("read", &spec.upper))?);

@@ -32,6 +32,8 @@ mod cases;
 mod meanwhile;
 /// Directories that their owner may not write.
 mod modes;
+/// What the owner does meanwhile.
+mod owner;
 /// A crash at any step.
 mod crash;
 /// Everything over everything, and the owner meanwhile.

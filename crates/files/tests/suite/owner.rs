@@ -1,0 +1,89 @@
+//! What the owner, or another session, does in the workspace meanwhile: nothing of ours is left where they
+//! moved it, what both sides want is no conflict, and no half of a move is made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::world::{Disk, World, run, snapshot};
+use files::{CommitError, Options};
+
+/// With something that happens once, at the first step of a name.
+fn once(at: &'static str, job: impl Fn() + Send + Sync + 'static) -> Options {
+    let once = std::sync::Once::new();
+    stepwise(move |step| {
+        if step == at {
+            once.call_once(&job);
+        }
+        Ok(())
+    })
+}
+
+fn stepwise(
+    steps: impl Fn(&'static str) -> Result<(), CommitError> + Send + Sync + 'static,
+) -> Options {
+    Options {
+        steps: Some(Arc::new(steps)),
+        ..slow()
+    }
+}
+
+fn slow() -> Options {
+    Options {
+        quiet: Duration::from_secs(1000),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn nothing_of_ours_stays_in_a_directory_that_is_moved_away() {
+    for then in ["true", "mkdir sub", "ln -s moved sub"] {
+        let disk = Disk::new();
+        fs::create_dir(disk.base().join("sub")).unwrap();
+        let base = disk.base();
+        let moves = once("sync all", move || {
+            run(&base, &format!("mv sub moved; {then}"));
+        });
+        let world = World::on(Arc::clone(&disk), moves);
+        run(
+            &world.inside(),
+            "for i in $(seq 20); do echo n > sub/new$i; done",
+        );
+        world.settle();
+        let there = snapshot(&disk.base()).join("\n");
+        assert!(!there.contains(".kairos"), "{then}: {there}");
+        assert!(there.contains("moved 0755 dir"), "{then}: {there}");
+        assert!(!there.contains("moved/new"), "{then}: {there}");
+    }
+}
+
+#[test]
+fn nor_after_a_crash() {
+    let disk = Disk::new();
+    fs::create_dir(disk.base().join("sub")).unwrap();
+    fs::write(disk.base().join("sub/old"), "old").unwrap();
+    for n in 0..20 {
+        fs::write(disk.base().join(format!("sub/old{n}")), "old").unwrap();
+    }
+    let base = disk.base();
+    let moves = stepwise(move |step| match step {
+        "swapped" => {
+            run(&base, "mv sub moved");
+            Err(CommitError::Stopped(step))
+        }
+        _ => Ok(()),
+    });
+    let world = World::on(Arc::clone(&disk), moves);
+    run(
+        &world.inside(),
+        "for i in $(seq 0 19); do echo n > sub/old$i; done",
+    );
+    world.settle();
+    drop(world);
+    let left = snapshot(&disk.base()).join("\n");
+    assert!(left.contains(".kairos"), "the test left nothing: {left}");
+    drop(World::on(Arc::clone(&disk), slow()));
+    let there = snapshot(&disk.base()).join("\n");
+    assert!(!there.contains(".kairos"), "{there}");
+}
