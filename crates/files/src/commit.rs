@@ -5,11 +5,13 @@
 //! `renameat2`; only then is it looked at what came out: if that is not the base the agent saw, it
 //! is swapped back. What came out is kept for `kairos undo`. An intent in the journal comes first.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -74,6 +76,8 @@ pub(crate) struct Host {
     pub(crate) steps: Arc<Steps>,
     /// Where temporary names were made that are to be put in place later.
     pub(crate) made_in: MadeIn,
+    /// Events that changed nothing, because the owner had done the same.
+    pub(crate) agreed: Mutex<HashSet<u64>>,
 }
 
 impl Host {
@@ -103,11 +107,12 @@ impl Host {
         };
         self.at_place(event, delta, Made::Loosely, |place| {
             let base = delta.base.as_ref();
-            if let Some(base) = base {
-                place.check_base(base)?;
-                if place.stays_in_place(base, new) {
-                    return Ok(false);
-                }
+            let base = match base {
+                Some(base) => Some(&place.check_base(base)?),
+                None => None,
+            };
+            if base.is_some_and(|base| place.stays_in_place(base, new)) {
+                return Ok(false);
             }
             place.lift_dir()?;
             place.make_or_discard(base, new)?;
@@ -164,7 +169,14 @@ impl Host {
         match (&delta.base, &delta.new) {
             (None, None) => return Ok(None),
             (Some(base), None) => {
-                self.at_place(event, delta, made, |place| place.remove(base))?;
+                let removed = self.at_place(event, delta, made, |place| place.remove(base));
+                let conflict = matches!(removed, Err(CommitError::Conflict { .. }));
+                if conflict && matches!(self.base.version(&delta.path), Ok(None)) {
+                    // Its owner removed it, too.
+                    self.agree(event);
+                } else {
+                    removed?;
+                }
             }
             (base, Some(new)) => {
                 self.at_place(event, delta, made, |place| place.put(base.as_ref(), new))?;
@@ -262,8 +274,14 @@ impl Host {
         })
     }
 
+    /// The owner has done the same: there is nothing to be done, and nothing for `kairos undo`.
+    fn agree(&self, event: u64) {
+        self.agreed.lock().insert(event);
+    }
+
     /// Writes down that it happened, or did not.
     pub(crate) fn finished(&self, event: u64, ok: bool, what: &str) {
+        let ok = ok && !self.agreed.lock().remove(&event);
         // Missing, it is done again by recovery, which finds it done.
         let _ = self.upper.append(&Entry::Finished {
             event,
@@ -418,13 +436,17 @@ impl Place<'_> {
 
     /// Puts the new version there.
     fn put(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
-        if let Some(base) = base {
-            if let Err(error) = self.check_base(base) {
+        let checked = match base.map(|base| self.check_base(base)).transpose() {
+            Ok(checked) => checked,
+            Err(error) => {
                 if self.made == Made::Already {
                     self.discard(new.kind);
                 }
-                return Err(error);
+                return self.unless_agreed(new, error);
             }
+        };
+        let base = checked.as_ref();
+        if let Some(base) = base {
             if self.made == Made::Not && self.stays_in_place(base, new) {
                 return self.set_attributes(base, new);
             }
@@ -439,7 +461,7 @@ impl Place<'_> {
                 Ok(()) => Ok(()),
                 Err(Errno::EXIST) => {
                     self.discard(new.kind);
-                    Err(self.conflict("appeared on the host meanwhile"))
+                    self.unless_agreed(new, self.conflict("appeared on the host meanwhile"))
                 }
                 Err(errno) => {
                     self.discard(new.kind);
@@ -478,8 +500,43 @@ impl Place<'_> {
         self.keep_for_undo()
     }
 
-    /// Before anything is changed: is it still the base that the agent saw?
-    fn check_base(&self, base: &Version) -> Result<(), CommitError> {
+    /// No conflict, if what the owner did is what is wanted.
+    fn unless_agreed(&self, new: &New, error: CommitError) -> Result<(), CommitError> {
+        let conflict = matches!(error, CommitError::Conflict { .. });
+        if !(conflict && self.is_as_wanted(new)) {
+            return Err(error);
+        }
+        self.host.agree(self.event);
+        Ok(())
+    }
+
+    fn is_as_wanted(&self, new: &New) -> bool {
+        let Ok(stat) = self.look_at(self.name) else {
+            return false;
+        };
+        let now = Version::of(&stat);
+        if now.kind != new.kind {
+            return false;
+        }
+        if new.kind == Kind::Symlink {
+            let target = self.host.base.readlink(&self.delta.path).ok();
+            return target.is_some() && target == new.target;
+        }
+        (now.mode, now.uid, now.gid) == (new.mode, new.uid, new.gid)
+            && (new.kind != Kind::File
+                || (now.size == new.size && self.digest_now() == Some(new.digest)))
+            && !(new.timed && new.kind == Kind::File && now.mtime != new.mtime)
+            && self.has_attributes(&self.delta.path, new)
+    }
+
+    fn digest_now(&self) -> Option<[u8; 32]> {
+        let (file, _) = self.host.base.open_file(&self.delta.path).ok()?;
+        digest(&file).ok().map(|digest| digest.0)
+    }
+
+    /// Before anything is changed: is it still the base that the agent saw? Says how it looks now;
+    /// that its owner only touched it, or saved it as it was, is no change.
+    fn check_base(&self, base: &Version) -> Result<Version, CommitError> {
         let stat = match self.look_at(self.name) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => {
@@ -489,7 +546,7 @@ impl Place<'_> {
         };
         let mut now = Version::of(&stat);
         if base.same(&now) {
-            return Ok(());
+            return Ok(base.clone());
         }
         // Only ctime moved (another link was made or removed): the content decides. What is only
         // removed is kept for undo, so size and time of change are enough.
@@ -500,19 +557,23 @@ impl Place<'_> {
             && now.size == base.size
             && now.mtime == base.mtime;
         if close && (self.delta.new.is_none() || now.kind != Kind::File) {
-            return Ok(());
+            return Ok(base.clone());
         }
-        if now.kind == Kind::File && base.digest.is_some() {
-            now.digest = self
-                .host
-                .base
-                .open_file(&self.delta.path)
-                .ok()
-                .and_then(|(file, _)| digest(&file).ok())
-                .map(|d| d.0);
-            if close && base.same_content(&now) {
-                return Ok(());
+        let same_owner = (now.uid, now.gid) == (base.uid, base.gid);
+        if now.kind == Kind::Symlink {
+            now.target = self.host.base.readlink(&self.delta.path).ok();
+        }
+        let mut base = base.clone();
+        if now.kind == Kind::File && base.kind == Kind::File && base.size == now.size {
+            if base.digest.is_none() {
+                let kept = self.host.upper.open_base(&self.delta.path, &base);
+                base.digest = kept.and_then(|kept| digest(&kept).ok()).map(|d| d.0);
             }
+            now.digest = base.digest.and_then(|_| self.digest_now());
+        }
+        let content = matches!(now.kind, Kind::File | Kind::Symlink);
+        if content && same_owner && base.same_content(&now) {
+            return Ok(now);
         }
         Err(self.conflict("was changed on the host meanwhile"))
     }

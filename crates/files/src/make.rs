@@ -230,7 +230,7 @@ impl Place<'_> {
     }
 
     /// Whether what is in place at a path has the attributes that are wanted.
-    fn has_attributes(&self, path: &[u8], new: &New) -> bool {
+    pub(crate) fn has_attributes(&self, path: &[u8], new: &New) -> bool {
         let there = self.host.base.xattrs(path).ok();
         new.xattrs.is_none() || new.xattrs == there
     }

@@ -190,6 +190,7 @@ impl Trees {
                 tag: tag.clone(),
                 steps: Arc::clone(&steps),
                 made_in: MadeIn::default(),
+                agreed: Mutex::default(),
             };
             interrupted
                 .extend(recover::finish_interrupted(&host).map_err(trouble("read", &spec.upper))?);

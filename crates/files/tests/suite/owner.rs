@@ -87,3 +87,57 @@ fn nor_after_a_crash() {
     let there = snapshot(&disk.base()).join("\n");
     assert!(!there.contains(".kairos"), "{there}");
 }
+
+#[test]
+fn what_both_sides_want_is_no_conflict() {
+    let disk = Disk::new();
+    run(
+        &disk.base(),
+        "for f in touched saved edited replaced gone; do echo old > $f; done; ln -s a link; mkdir d; echo x > d/in",
+    );
+    let world = World::on(Arc::clone(&disk), slow());
+    let both = "mkdir target; echo same > edited; echo same > new; ln -s there sym; rm -rf gone d; \
+                ln -sfn b link; mkfifo pipe; chmod 700 replaced";
+    run(
+        &world.inside(),
+        &format!("{both}; for f in touched saved; do echo agent > $f; done; mkdir target/of; echo t > target/of/t"),
+    );
+    run(
+        &disk.base(),
+        &format!("{both}; touch -d '2020-01-01' touched; cp saved s; mv s saved"),
+    );
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!(world.trees.conflicts().len(), 0);
+    assert_eq!(snapshot(&disk.base()), snapshot(&world.inside()));
+    assert_eq!(fs::read(disk.base().join("touched")).unwrap(), b"agent\n");
+    assert_eq!(fs::read(disk.base().join("saved")).unwrap(), b"agent\n");
+    // What the owner made is not undone.
+    let undone = world.trees.undo(&[], true);
+    assert!(undone.iter().all(|one| one.kept.is_none()), "{undone:?}");
+    let there = snapshot(&disk.base()).join("\n");
+    for owns in ["target 0755 dir", "edited 0644 \"same", "new 0644", "sym -> there", "pipe 0644 fifo", "saved 0644 \"old"] {
+        assert!(there.contains(owns), "no {owns}: {there}");
+    }
+    assert!(!there.contains("target/of"), "{there}");
+}
+
+#[test]
+fn another_content_or_mode_still_is_a_conflict() {
+    let disk = Disk::new();
+    run(&disk.base(), "for f in content mode; do echo old > $f; done");
+    let world = World::on(Arc::clone(&disk), slow());
+    run(
+        &world.inside(),
+        "for f in content mode; do echo agent > $f; done; mkdir dir; ln -s a link; echo a > made",
+    );
+    run(
+        &disk.base(),
+        "echo ours > content; chmod 600 mode; mkdir -m 700 dir; ln -s b link; echo b > made",
+    );
+    let ours = snapshot(&disk.base());
+    world.settle();
+    assert_eq!(snapshot(&disk.base()), ours);
+    let paths: Vec<String> = world.trees.conflicts().into_iter().map(|c| c.path).collect();
+    assert_eq!(paths, ["dir", "content", "mode", "link", "made"]);
+}
