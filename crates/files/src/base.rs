@@ -188,6 +188,30 @@ impl Base {
         !matches!(asked, Err(Errno::OPNOTSUPP | Errno::NOSYS))
     }
 
+    /// Whether a file there can have these attributes: what its file system says of a file without a
+    /// name. Few bytes need no asking.
+    ///
+    /// # Errors
+    /// What the file system says: mostly that there is no space for as much.
+    pub(crate) fn takes_xattrs(&self, all: &Xattrs) -> Result<()> {
+        const ALWAYS_BYTES: usize = 256;
+        let bytes: usize = all.iter().map(|(n, v)| n.len() + v.len() + 32).sum();
+        if bytes <= ALWAYS_BYTES {
+            return Ok(());
+        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let Ok(file) = rustix::fs::openat(&*self.root, ".", flags, mode) else {
+            // It has no such files; then the commit tells.
+            return Ok(());
+        };
+        for (name, value) in all.iter().filter(|(name, _)| !acl::is_list(name)) {
+            let none = rustix::fs::XattrFlags::empty();
+            rustix::fs::fsetxattr(&file, name.as_slice(), value, none)?;
+        }
+        Ok(())
+    }
+
     /// Makes everything on its file system durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

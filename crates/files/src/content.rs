@@ -369,6 +369,11 @@ impl Overlay {
         match value {
             Some(value) => {
                 all.insert(name.to_vec(), value.to_vec());
+                let base = {
+                    let state = self.lock();
+                    Arc::clone(&state.tree(state.node(ino)?.tree)?.base)
+                };
+                base.takes_xattrs(&all)?;
             }
             None => {
                 all.remove(name).ok_or(Errno::NODATA)?;

@@ -141,3 +141,27 @@ fn another_content_or_mode_still_is_a_conflict() {
     let paths: Vec<String> = world.trees.conflicts().into_iter().map(|c| c.path).collect();
     assert_eq!(paths, ["dir", "content", "mode", "link", "made"]);
 }
+
+#[test]
+fn attributes_of_any_size_are_taken_or_refused_as_on_the_disk() {
+    // On the real disk, whose file system may have a limit.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for name in ["base", "mnt", "session"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let session = dir.path().join("session");
+    let disk = Arc::new(Disk { dir, session });
+    let plain = disk.dir.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    let world = World::on(Arc::clone(&disk), slow());
+    let set = "import os\nfor n in [10, 3000, 5000, 60000]:\n f = 'f%d' % n\n open(f, 'w').close()\n \
+               for key in ['user.a', 'user.b']:\n  try: os.setxattr(f, key, b'v' * n); print(n, key, 'ok')\n  \
+               except OSError as e: print(n, key, e.errno)\n";
+    fs::write(disk.dir.path().join("set.py"), set).unwrap();
+    let script = format!("python3 {}", disk.dir.path().join("set.py").display());
+    assert_eq!(run(&world.inside(), &script), run(&plain, &script));
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    // Nothing was seen of the asking.
+    assert_eq!(snapshot(&disk.base()), snapshot(&plain));
+}
