@@ -19,8 +19,10 @@ impl Place<'_> {
     /// Makes the new version under the temporary name, complete and durable.
     pub(crate) fn make(&self, base: Option<&Version>, new: &New) -> Result<(), CommitError> {
         self.step("make")?;
+        if self.link(new) {
+            return Ok(());
+        }
         match new.kind {
-            Kind::File if self.link(new) => Ok(()),
             Kind::File => {
                 let flags = OFlags::RDWR
                     | OFlags::CREATE
@@ -218,9 +220,17 @@ impl Place<'_> {
             let is_it =
                 rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
                     let there = Version::of(&stat);
-                    (there.kind, there.mode, there.size) == (new.kind, new.mode, new.size)
-                        && (there.uid, there.gid) == (new.uid, new.gid)
-                        && there.mtime.secs == new.mtime.secs
+                    let alike = match new.kind {
+                        Kind::File => there.size == new.size,
+                        _ => true,
+                    };
+                    // Mode and owner of a link mean nothing.
+                    let owned = (there.mode, there.uid, there.gid) == (new.mode, new.uid, new.gid);
+                    let timed = there.mtime.secs == new.mtime.secs;
+                    there.kind == new.kind
+                        && alike
+                        && (new.kind == Kind::Symlink || owned)
+                        && (new.kind != Kind::File || timed)
                 });
             is_it
                 && self.has_attributes(path, new)
@@ -237,12 +247,19 @@ impl Place<'_> {
 
     /// Whether what was linked to is what is wanted; if not, the link goes away again.
     fn holds(&self, new: &New) -> bool {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let found = rustix::fs::openat(&self.dir, self.temp, flags, Mode::empty())
-            .map(File::from)
-            .ok()
-            .and_then(|file| digest(&file).ok());
-        let same = found == Some(Digest(new.digest));
+        let same = match new.kind {
+            Kind::File => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let found = rustix::fs::openat(&self.dir, self.temp, flags, Mode::empty())
+                    .map(File::from)
+                    .ok()
+                    .and_then(|file| digest(&file).ok());
+                found == Some(Digest(new.digest))
+            }
+            Kind::Symlink => rustix::fs::readlinkat(&self.dir, self.temp, Vec::new())
+                .is_ok_and(|target| Some(target.as_bytes()) == new.target.as_deref()),
+            _ => true,
+        };
         if !same {
             let _ = rustix::fs::unlinkat(&self.dir, self.temp, AtFlags::empty());
         }

@@ -232,10 +232,10 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         size,
         xattrs,
         timed,
-        links: if kind == Kind::File {
-            links
-        } else {
+        links: if kind == Kind::Dir {
             Vec::new()
+        } else {
+            links
         },
     };
     let mut state = overlay.lock();

@@ -165,3 +165,28 @@ fn attributes_of_any_size_are_taken_or_refused_as_on_the_disk() {
     // Nothing was seen of the asking.
     assert_eq!(snapshot(&disk.base()), snapshot(&plain));
 }
+
+#[test]
+fn links_and_pipes_with_two_names_are_one_on_the_host() {
+    let world = World::on(Disk::new(), slow());
+    run(
+        &world.inside(),
+        "ln -s x s1; ln -P s1 s2; mkfifo p1; ln p1 p2; ln -s y t1; ln -s y t2; mkdir d; ln p1 d/p3",
+    );
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    let meta = |name: &str| fs::symlink_metadata(world.base().join(name)).unwrap();
+    for (one, others) in [("s1", vec!["s2"]), ("p1", vec!["p2", "d/p3"])] {
+        for other in &others {
+            assert_eq!(meta(one).ino(), meta(other).ino(), "{one} {other}");
+        }
+        assert_eq!(meta(one).nlink(), others.len() as u64 + 1);
+    }
+    assert_ne!(meta("t1").ino(), meta("t2").ino());
+    // One more in a later commit, and one less.
+    run(&world.inside(), "ln -P s1 s3; rm p2");
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!((meta("s3").ino(), meta("s1").nlink()), (meta("s1").ino(), 3));
+    assert_eq!(meta("p1").nlink(), 2);
+}
