@@ -201,7 +201,10 @@ impl Trees {
         let Some(host) = self.hosts.get(found.tree) else {
             return Ok(None);
         };
-        if let Err(error) = self.let_go(leaning, found) {
+        let ready = self
+            .moved_as_seen(found)
+            .and_then(|()| self.let_go(leaning, found));
+        if let Err(error) = ready {
             if let Some(Ok(())) = made {
                 host.discard_prepared(event.0, &found.delta);
             }
@@ -211,6 +214,43 @@ impl Trees {
             Some(Ok(())) => host.carry_out_prepared(event.0, &found.delta),
             Some(Err(error)) => Err(error),
             None => host.carry_out(event.0, &found.delta),
+        }
+    }
+
+    /// Whether a file that is moved still is, at its old place, what the agent moved: no half of the move
+    /// is made with what its owner wrote there since.
+    fn moved_as_seen(&self, found: &Pending) -> Result<(), CommitError> {
+        let content = found.delta.new.as_ref().map(|new| &new.content);
+        let (Some(Content::Base(from)), Some((ino, _))) = (content, found.node) else {
+            return Ok(());
+        };
+        if *from == found.delta.path {
+            return Ok(());
+        }
+        let state = self.overlay.lock();
+        let node = state.nodes.get(&ino);
+        if node.is_none_or(|node| node.data.is_some() || node.base.as_ref() != Some(from)) {
+            // It was given content of its own since.
+            return Ok(());
+        }
+        let tree = state.trees.get(found.tree);
+        let covered = tree.and_then(|tree| tree.covered.get(from).cloned().flatten());
+        let seen = covered.or_else(|| state.nodes.get(&ino)?.seen.clone());
+        drop(state);
+        let now = self.hosts.get(found.tree).map(|host| host.base.version(from));
+        match (seen, now) {
+            (Some(seen), Some(Ok(Some(now))))
+                if (seen.kind, seen.size, seen.mtime) != (now.kind, now.size, now.mtime) =>
+            {
+                Err(CommitError::Conflict {
+                    path: path::text(&found.delta.path),
+                    what: format!(
+                        "was to be moved there from `{}`, which was changed on the host meanwhile",
+                        path::text(from)
+                    ),
+                })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -216,8 +216,9 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         before.digest = base_digest(&base, path, before);
     }
     let (uid, gid) = match &before {
-        // The agent did not change the owner; the base file's stays.
-        Some(before) if !owned => (before.uid, before.gid),
+        // The agent did not change the owner; the base file's stays. What takes its place is another file, of
+        // whoever made it.
+        Some(before) if !owned && from.as_ref() == Some(path) => (before.uid, before.gid),
         _ => (attr.uid, attr.gid),
     };
     let new = New {

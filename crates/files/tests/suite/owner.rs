@@ -190,3 +190,50 @@ fn links_and_pipes_with_two_names_are_one_on_the_host() {
     assert_eq!((meta("s3").ino(), meta("s1").nlink()), (meta("s1").ino(), 3));
     assert_eq!(meta("p1").nlink(), 2);
 }
+
+#[test]
+fn a_move_of_what_the_owner_changed_since_is_not_half_made() {
+    let disk = Disk::new();
+    run(
+        &disk.base(),
+        "echo old > ren; mkdir dir; echo old > dir/deep; echo one > a; echo two > b",
+    );
+    let world = World::on(Arc::clone(&disk), slow());
+    run(&world.inside(), "mv ren ren2; mv dir dir2; mv a c; mv b a; mv c b");
+    run(&disk.base(), "echo ours >> ren; echo ours >> dir/deep");
+    world.settle();
+    assert_eq!(fs::read(disk.base().join("ren")).unwrap(), b"old\nours\n");
+    assert_eq!(fs::read(disk.base().join("dir/deep")).unwrap(), b"old\nours\n");
+    assert!(!disk.base().join("ren2").exists());
+    assert!(!disk.base().join("dir2/deep").exists());
+    let told = world.failed().join("\n");
+    assert!(told.contains("moved there from `ren`, which was changed"), "{told}");
+    // What nobody else changed is moved.
+    assert_eq!(fs::read(disk.base().join("a")).unwrap(), b"two\n");
+    assert_eq!(fs::read(disk.base().join("b")).unwrap(), b"one\n");
+    let paths: Vec<String> = world.trees.conflicts().into_iter().map(|c| c.path).collect();
+    assert!(paths.contains(&"ren2".to_string()), "{paths:?}");
+}
+
+#[test]
+fn what_takes_the_place_of_a_foreign_file_is_its_makers() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let disk = Disk::new();
+    run(&disk.base(), "for f in saved written; do echo old > $f; chown 12345:12346 $f; done");
+    let world = World::on(Arc::clone(&disk), slow());
+    run(
+        &world.inside(),
+        "echo new > tmp; mv tmp saved; echo new > written",
+    );
+    let owner = |path: std::path::PathBuf| {
+        let meta = fs::metadata(path).unwrap();
+        (meta.uid(), meta.gid())
+    };
+    let inside = ["saved", "written"].map(|name| owner(world.inside().join(name)));
+    assert_eq!(inside, [(0, 0), (12345, 12346)]);
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!(["saved", "written"].map(|name| owner(disk.base().join(name))), inside);
+}
