@@ -22,7 +22,7 @@ pub(crate) fn file_attr(ids: &Ids, found: &Found) -> FileAttr {
         perm: u16::try_from(attr.mode & 0o7777).unwrap_or(0),
         nlink: attr.nlink,
         uid: ids.user_inside(attr.uid),
-        gid: ids.group_inside(attr.gid),
+        gid: ids.group_shown(attr.uid, attr.gid),
         rdev: u32::try_from(attr.rdev).unwrap_or(0),
         blksize: 4096,
         flags: 0,

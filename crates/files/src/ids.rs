@@ -36,8 +36,16 @@ impl Ids {
         inside(&self.users, host)
     }
 
-    pub(crate) fn group_inside(&self, host: u32) -> u32 {
-        inside(&self.groups, host)
+    /// The group that a file of a user is shown with. The kernel lets nobody change what has an owner or a
+    /// group that it does not know, so a file of a known user with a group that is not known inside has
+    /// theirs: its owner's rights count for them in any case.
+    pub(crate) fn group_shown(&self, user: u32, group: u32) -> u32 {
+        let own = || self.groups.first().map(|(inside, _, _)| *inside);
+        match (self.known_group(group), self.known_user(user)) {
+            (Some(group), _) => group,
+            (None, Some(_)) => own().unwrap_or(NOBODY),
+            (None, None) => NOBODY,
+        }
     }
 
     /// The user inside, if there is one.
@@ -94,5 +102,9 @@ mod tests {
         assert_eq!(ids.user_inside(1000), NOBODY);
         assert_eq!(ids.user_on_host(0), NOBODY);
         assert_eq!(Ids::default().user_inside(7), 7);
+        assert_eq!(ids.group_shown(0, 0), 1000);
+        assert_eq!(ids.group_shown(0, 27), 1000);
+        assert_eq!(ids.group_shown(5, 0), 1000);
+        assert_eq!(ids.group_shown(5, 27), NOBODY);
     }
 }
