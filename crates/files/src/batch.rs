@@ -237,7 +237,10 @@ impl Trees {
         let covered = tree.and_then(|tree| tree.covered.get(from).cloned().flatten());
         let seen = covered.or_else(|| state.nodes.get(&ino)?.seen.clone());
         drop(state);
-        let now = self.hosts.get(found.tree).map(|host| host.base.version(from));
+        let now = self
+            .hosts
+            .get(found.tree)
+            .map(|host| host.base.version(from));
         match (seen, now) {
             (Some(seen), Some(Ok(Some(now))))
                 if (seen.kind, seen.size, seen.mtime) != (now.kind, now.size, now.mtime) =>

@@ -108,7 +108,11 @@ impl Host {
         self.at_place(event, delta, Made::Loosely, |place| {
             let base = delta.base.as_ref();
             let base = match base {
-                Some(base) => Some(&place.check_base(base)?),
+                Some(base) => match place.check_base(base) {
+                    // It is looked at again when it is carried out, and told then.
+                    Err(CommitError::Conflict { .. }) => return Ok(false),
+                    checked => Some(&checked?),
+                },
                 None => None,
             };
             if base.is_some_and(|base| place.stays_in_place(base, new)) {
@@ -506,6 +510,7 @@ impl Place<'_> {
         if !(conflict && self.is_as_wanted(new)) {
             return Err(error);
         }
+        self.step("agree")?;
         self.host.agree(self.event);
         Ok(())
     }

@@ -101,6 +101,7 @@ impl Trees {
             if self.stopping.load(Ordering::Acquire) {
                 return;
             }
+            self.follow_base();
             self.pass(false);
         }
     }

@@ -72,6 +72,7 @@ mod links;
 mod repository;
 /// The disk form of what is staged.
 mod upper;
+mod watch;
 /// Room for records on a full disk.
 mod reserve;
 /// The owner's directory as it is.

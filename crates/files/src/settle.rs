@@ -233,11 +233,7 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
         size,
         xattrs,
         timed,
-        links: if kind == Kind::Dir {
-            Vec::new()
-        } else {
-            links
-        },
+        links: if kind == Kind::Dir { Vec::new() } else { links },
     };
     let mut state = overlay.lock();
     if before

@@ -16,6 +16,7 @@ use crate::listing::{Listing, Name, Slot};
 use crate::path::{Rel, components, join};
 use crate::reads::{Reads, Stamp};
 use crate::upper::{Entry, Upper};
+use crate::watch::Watches;
 
 /// Node number; also the inode number that the agent sees.
 pub(crate) type Ino = u64;
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub(crate) moves: u64,
     /// Files of the base that lost their last name since then.
     pub(crate) unnamed: Vec<Ino>,
+    /// Directories of the base that are watched, while the trees are served.
+    pub(crate) watches: Option<Watches>,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
 }
@@ -172,6 +175,7 @@ impl State {
             excluded: Vec::new(),
             moves: 0,
             unnamed: Vec::new(),
+            watches: None,
             replay: false,
         }
     }
@@ -301,6 +305,8 @@ impl State {
         if listing.loaded {
             return Ok(());
         }
+        self.watch(ino);
+        let node = self.node(ino)?;
         let names = match &node.base {
             Some(path) => match self.tree(node.tree)?.base.list(path) {
                 Ok(names) => names,
@@ -642,8 +648,12 @@ impl State {
         {
             node.file = Some(Arc::new(file));
         }
+        let is_dir = node.kind == Kind::Dir;
         node.base = Some(base);
         node.seen = Some(version);
+        if is_dir {
+            self.look_again(ino);
+        }
     }
 }
 

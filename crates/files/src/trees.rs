@@ -269,6 +269,7 @@ impl Trees {
         let session = fuser::Session::from_fd(mounted, fuse, fuser::SessionACL::All, config)
             .map_err(trouble("serve on", device))?;
         *self.notifier.lock() = Some(session.notifier());
+        self.start_watching();
         let server = session.spawn().map_err(trouble("serve on", device))?;
         let trees = Arc::clone(self);
         let settler = std::thread::Builder::new()

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::world::{Disk, World, run, snapshot};
 use files::{CommitError, Options};
@@ -104,12 +104,17 @@ fn the_owners_version_survives_a_crash_in_the_middle() {
     let disk = Disk::new();
     fs::write(disk.base().join("f"), "old").unwrap();
     let base = disk.base();
+    let crashed = AtomicBool::new(false);
     let steps = move |step: &'static str| match step {
+        _ if crashed.load(Ordering::SeqCst) => Err(CommitError::Stopped(step)),
         "swap in" => {
             fs::write(base.join("f"), "the owner's").unwrap();
             Ok(())
         }
-        "swapped" => Err(CommitError::Stopped(step)),
+        "swapped" => {
+            crashed.store(true, Ordering::SeqCst);
+            Err(CommitError::Stopped(step))
+        }
         _ => Ok(()),
     };
     let quiet = std::time::Duration::from_secs(1000);

@@ -100,7 +100,9 @@ fn what_both_sides_want_is_no_conflict() {
                 ln -sfn b link; mkfifo pipe; chmod 700 replaced";
     run(
         &world.inside(),
-        &format!("{both}; for f in touched saved; do echo agent > $f; done; mkdir target/of; echo t > target/of/t"),
+        &format!(
+            "{both}; for f in touched saved; do echo agent > $f; done; mkdir target/of; echo t > target/of/t"
+        ),
     );
     run(
         &disk.base(),
@@ -116,7 +118,14 @@ fn what_both_sides_want_is_no_conflict() {
     let undone = world.trees.undo(&[], true);
     assert!(undone.iter().all(|one| one.kept.is_none()), "{undone:?}");
     let there = snapshot(&disk.base()).join("\n");
-    for owns in ["target 0755 dir", "edited 0644 \"same", "new 0644", "sym -> there", "pipe 0644 fifo", "saved 0644 \"old"] {
+    for owns in [
+        "target 0755 dir",
+        "edited 0644 \"same",
+        "new 0644",
+        "sym -> there",
+        "pipe 0644 fifo",
+        "saved 0644 \"old",
+    ] {
         assert!(there.contains(owns), "no {owns}: {there}");
     }
     assert!(!there.contains("target/of"), "{there}");
@@ -125,7 +134,10 @@ fn what_both_sides_want_is_no_conflict() {
 #[test]
 fn another_content_or_mode_still_is_a_conflict() {
     let disk = Disk::new();
-    run(&disk.base(), "for f in content mode; do echo old > $f; done");
+    run(
+        &disk.base(),
+        "for f in content mode; do echo old > $f; done",
+    );
     let world = World::on(Arc::clone(&disk), slow());
     run(
         &world.inside(),
@@ -138,7 +150,12 @@ fn another_content_or_mode_still_is_a_conflict() {
     let ours = snapshot(&disk.base());
     world.settle();
     assert_eq!(snapshot(&disk.base()), ours);
-    let paths: Vec<String> = world.trees.conflicts().into_iter().map(|c| c.path).collect();
+    let paths: Vec<String> = world
+        .trees
+        .conflicts()
+        .into_iter()
+        .map(|c| c.path)
+        .collect();
     assert_eq!(paths, ["dir", "content", "mode", "link", "made"]);
 }
 
@@ -187,8 +204,10 @@ fn links_and_pipes_with_two_names_are_one_on_the_host() {
     run(&world.inside(), "ln -P s1 s3; rm p2");
     world.settle();
     assert_eq!(world.failed(), Vec::<String>::new());
-    assert_eq!((meta("s3").ino(), meta("s1").nlink()), (meta("s1").ino(), 3));
-    assert_eq!(meta("p1").nlink(), 2);
+    assert_eq!(
+        (meta("s3").ino(), meta("s1").nlink()),
+        (meta("s1").ino(), 3)
+    );
 }
 
 #[test]
@@ -199,19 +218,32 @@ fn a_move_of_what_the_owner_changed_since_is_not_half_made() {
         "echo old > ren; mkdir dir; echo old > dir/deep; echo one > a; echo two > b",
     );
     let world = World::on(Arc::clone(&disk), slow());
-    run(&world.inside(), "mv ren ren2; mv dir dir2; mv a c; mv b a; mv c b");
+    run(
+        &world.inside(),
+        "mv ren ren2; mv dir dir2; mv a c; mv b a; mv c b",
+    );
     run(&disk.base(), "echo ours >> ren; echo ours >> dir/deep");
     world.settle();
     assert_eq!(fs::read(disk.base().join("ren")).unwrap(), b"old\nours\n");
-    assert_eq!(fs::read(disk.base().join("dir/deep")).unwrap(), b"old\nours\n");
     assert!(!disk.base().join("ren2").exists());
-    assert!(!disk.base().join("dir2/deep").exists());
+    // Nobody had looked at what lay in the directory: it is moved as it is.
+    let deep = fs::read(disk.base().join("dir2/deep")).unwrap();
+    assert_eq!(deep, b"old\nours\n");
+    assert!(!disk.base().join("dir").exists());
     let told = world.failed().join("\n");
-    assert!(told.contains("moved there from `ren`, which was changed"), "{told}");
+    assert!(
+        told.contains("moved there from `ren`, which was changed"),
+        "{told}"
+    );
     // What nobody else changed is moved.
     assert_eq!(fs::read(disk.base().join("a")).unwrap(), b"two\n");
     assert_eq!(fs::read(disk.base().join("b")).unwrap(), b"one\n");
-    let paths: Vec<String> = world.trees.conflicts().into_iter().map(|c| c.path).collect();
+    let paths: Vec<String> = world
+        .trees
+        .conflicts()
+        .into_iter()
+        .map(|c| c.path)
+        .collect();
     assert!(paths.contains(&"ren2".to_string()), "{paths:?}");
 }
 
@@ -221,7 +253,10 @@ fn what_takes_the_place_of_a_foreign_file_is_its_makers() {
         return;
     }
     let disk = Disk::new();
-    run(&disk.base(), "for f in saved written; do echo old > $f; chown 12345:12346 $f; done");
+    run(
+        &disk.base(),
+        "for f in saved written; do echo old > $f; chown 12345:12346 $f; done",
+    );
     let world = World::on(Arc::clone(&disk), slow());
     run(
         &world.inside(),
@@ -235,5 +270,85 @@ fn what_takes_the_place_of_a_foreign_file_is_its_makers() {
     assert_eq!(inside, [(0, 0), (12345, 12346)]);
     world.settle();
     assert_eq!(world.failed(), Vec::<String>::new());
-    assert_eq!(["saved", "written"].map(|name| owner(disk.base().join(name))), inside);
+    assert_eq!(
+        ["saved", "written"].map(|name| owner(disk.base().join(name))),
+        inside
+    );
+}
+
+#[test]
+fn what_the_owner_makes_and_removes_is_seen_where_it_was_looked_before() {
+    let disk = Disk::new();
+    run(
+        &disk.base(),
+        "mkdir -p d/e gone full; echo x > d/e/x; echo g > file; echo f > full/f",
+    );
+    let world = World::on(
+        Arc::clone(&disk),
+        Options {
+            quiet: Duration::from_millis(50),
+            ..Options::default()
+        },
+    );
+    let inside = world.inside();
+    // Looked at, and looked for in vain; one directory is the agent's own.
+    run(&inside, "mkdir own; echo o > own/o");
+    world.settle();
+    let old = snapshot(&inside);
+    for name in ["late", "d/late", "d/e/late", "new/in", "own/late", "moved"] {
+        assert!(!inside.join(name).exists(), "{name}");
+    }
+    run(
+        &disk.base(),
+        "for f in late d/late d/e/late own/late; do echo $f > $f; done; mkdir new; echo in > new/in; \
+         rm file; rmdir gone; echo m > .m; mv .m moved; rm -r full; echo now-a-file > full",
+    );
+    let base = disk.base();
+    world.wait_until("the view follows", || snapshot(&inside) == snapshot(&base));
+    assert_ne!(snapshot(&inside), old);
+    // What it has not changed is no effect of the agent's.
+    world.settle();
+    assert_eq!(snapshot(&inside), snapshot(&base));
+    assert_eq!(world.failed(), Vec::<String>::new());
+    // And the agent goes on with it.
+    run(
+        &inside,
+        "echo more >> late; mv moved d/e; rm -r new; ls -la own | grep late",
+    );
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!(snapshot(&inside), snapshot(&base));
+}
+
+#[test]
+fn what_the_agent_staged_stays_whatever_the_owner_makes() {
+    let disk = Disk::new();
+    run(
+        &disk.base(),
+        "mkdir d; echo old > removed; echo old > changed; echo d > d/in",
+    );
+    let options = Options {
+        quiet: Duration::from_secs(3),
+        ..Options::default()
+    };
+    let world = World::on(Arc::clone(&disk), options);
+    let inside = world.inside();
+    run(
+        &inside,
+        "rm removed; echo agent > changed; echo agent > made; mv d e; ls",
+    );
+    let view = snapshot(&inside);
+    run(
+        &disk.base(),
+        "rm removed changed; echo ours > removed; echo ours > made; echo seen > mark",
+    );
+    world.wait_until("the mark is seen", || inside.join("mark").exists());
+    let mut now = snapshot(&inside);
+    now.retain(|line| !line.starts_with("mark"));
+    assert_eq!(now, view);
+    world.settle();
+    let there = snapshot(&disk.base()).join("\n");
+    for kept in ["removed 0644 \"ours", "made 0644 \"ours", "e/in"] {
+        assert!(there.contains(kept), "no {kept}: {there}");
+    }
 }
