@@ -450,10 +450,11 @@ impl Place<'_> {
             }
         };
         let base = checked.as_ref();
-        if let Some(base) = base {
-            if self.made == Made::Not && self.stays_in_place(base, new) {
-                return self.set_attributes(base, new);
-            }
+        if let Some(base) = base
+            && self.made == Made::Not
+            && self.stays_in_place(base, new)
+        {
+            return self.set_attributes(base, new);
         }
         self.lift_dir()?;
         if self.made == Made::Not {

@@ -2,6 +2,7 @@
 //! a directory away meanwhile, and nothing of ours stays in it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -24,12 +25,12 @@ impl MadeIn {
     pub(crate) fn note(&self, event: u64, dir: &OwnedFd) {
         let Some(key) = key(dir) else { return };
         let mut known = self.0.lock();
-        if !known.dirs.contains_key(&key) {
+        if let Entry::Vacant(free) = known.dirs.entry(key) {
             // Without one of its own it is looked for by its path, as after a crash.
             let Ok(dir) = rustix::io::fcntl_dupfd_cloexec(dir, 0) else {
                 return;
             };
-            known.dirs.insert(key, Arc::new(dir));
+            free.insert(Arc::new(dir));
         }
         known.events.insert(event, key);
     }

@@ -27,6 +27,9 @@ const LOOK_EACH: Duration = Duration::from_secs(1);
 const SHARE: usize = 4;
 const WATCHES_IF_UNKNOWN: usize = 8192;
 
+/// When names in a directory were changed, and when anything was.
+type Times = (Time, Time);
+
 /// Directories of the base that are watched.
 #[derive(Debug)]
 pub(crate) struct Watches {
@@ -35,7 +38,7 @@ pub(crate) struct Watches {
     watched: HashSet<Ino>,
     room: usize,
     /// Those beyond what may be watched, with their times when they were looked at.
-    others: Vec<(Ino, Option<(Time, Time)>)>,
+    others: Vec<(Ino, Option<Times>)>,
     next: usize,
     looked: Instant,
     /// To be compared with the base in full.
@@ -105,7 +108,7 @@ impl Watches {
     }
 
     /// The next directories that are not watched.
-    fn turn(&mut self) -> Vec<(usize, Ino, Option<(Time, Time)>)> {
+    fn turn(&mut self) -> Vec<(usize, Ino, Option<Times>)> {
         if self.others.is_empty() || self.looked.elapsed() < LOOK_EACH {
             return Vec::new();
         }
@@ -337,7 +340,7 @@ impl State {
     }
 }
 
-fn times(base: &Base, path: &[u8]) -> Option<(Time, Time)> {
+fn times(base: &Base, path: &[u8]) -> Option<Times> {
     let attr = Attr::of(&base.stat(path).ok()?);
     Some((attr.mtime, attr.ctime))
 }

@@ -50,11 +50,8 @@ fn change(inside: &Path) {
     );
 }
 
-fn slow(
-    steps: Option<Arc<dyn Fn(&'static str) -> Result<(), CommitError> + Send + Sync>>,
-) -> Options {
+fn slow() -> Options {
     Options {
-        steps,
         quiet: Duration::from_secs(1000),
         ..Options::default()
     }
@@ -79,7 +76,7 @@ fn directories_without_write_permission_are_committed() {
     ordinary(|| {
         let disk = Disk::new();
         fill(&disk.base());
-        let world = World::on(Arc::clone(&disk), slow(None));
+        let world = World::on(Arc::clone(&disk), slow());
         change(&world.inside());
         world.settle();
         assert_eq!(world.failed(), Vec::<String>::new());
@@ -125,11 +122,17 @@ fn a_crash_leaves_no_directory_more_open_than_it_was() {
                     Err(CommitError::Stopped(step))
                 }
             };
-            let world = World::on(Arc::clone(&disk), slow(Some(Arc::new(stop))));
+            let world = World::on(
+                Arc::clone(&disk),
+                Options {
+                    steps: Some(Arc::new(stop)),
+                    ..slow()
+                },
+            );
             change(&world.inside());
             world.settle();
             drop(world);
-            let world = World::on(Arc::clone(&disk), slow(None));
+            let world = World::on(Arc::clone(&disk), slow());
             world.settle();
             let there = look(&disk.base());
             let text = there.join("\n");
@@ -161,7 +164,7 @@ fn what_is_in_a_directory_that_cannot_be_made_is_told_so() {
     ordinary(|| {
         let disk = Disk::new();
         fs::create_dir(disk.base().join("foreign")).unwrap();
-        let world = World::on(Arc::clone(&disk), slow(None));
+        let world = World::on(Arc::clone(&disk), slow());
         run(
             &world.inside(),
             "mkdir -p foreign/m/p; echo x > foreign/m/p/f",
