@@ -167,7 +167,8 @@ fn attributes_of_any_size_are_taken_or_refused_as_on_the_disk() {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
     let session = dir.path().join("session");
-    let disk = Arc::new(Disk { dir, session });
+    let base = dir.path().join("base");
+    let disk = Arc::new(Disk { dir, session, base });
     let plain = disk.dir.path().join("plain");
     fs::create_dir(&plain).unwrap();
     let world = World::on(Arc::clone(&disk), slow());
