@@ -395,7 +395,7 @@ impl Change {
         let sign = if old.is_some() { '-' } else { '+' };
         let symlink = old.or(new).is_some_and(|side| side.kind == "symlink");
         let body: Vec<&str> = diff
-            .lines()
+            .split_terminator('\n')
             .filter(|line| line.starts_with(sign) || (line.starts_with(' ') && !symlink))
             .map(|line| line.get(1..).unwrap_or_default())
             .collect();
@@ -410,7 +410,8 @@ impl Change {
         };
         writeln!(f, "--- {a}\n+++ {b}\n{range}")?;
         for line in body {
-            writeln!(f, "{sign}{}", harmless(line))?;
+            let line = given(f, line);
+            writeln!(f, "{sign}{line}")?;
         }
         if symlink {
             writeln!(f, "\\ No newline at end of file")?;
@@ -452,7 +453,7 @@ impl Change {
             return writeln!(f, "Binary files {a} and {b} differ ({from} to {to} bytes)");
         }
         match &self.diff {
-            Some(diff) => write!(f, "--- {a}\n+++ {b}\n{}", harmless(diff)),
+            Some(diff) => write!(f, "--- {a}\n+++ {b}\n{}", given(f, diff)),
             None => Ok(()),
         }
     }
@@ -564,13 +565,27 @@ fn short(text: &str) -> String {
     }
 }
 
+/// Content as the form asks: as it is in the alternate one (`{:#}`), which is for programs.
+fn given(f: &fmt::Formatter<'_>, text: &str) -> String {
+    if f.alternate() {
+        text.to_string()
+    } else {
+        harmless(text)
+    }
+}
+
+/// Characters that change the direction of what follows, so that text looks like another.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Text of the agent for a terminal: control characters are shown, not sent.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\t' => out.push(c),
-            c if c.is_control() => {
+            c if c.is_control() || turns(c) => {
                 let _ = write!(out, "{}", c.escape_default());
             }
             c => out.push(c),
@@ -619,6 +634,13 @@ mod tests {
             "diff --git a/a/b b/a/b\nold mode 100644\nnew mode 100755\n--- a/a/b\n\
              +++ b/a/b\n@@ -1 +1 @@\n-x\n+\\u{1b}[2Jy\n"
         );
+        change.diff = Some("@@ -1 +1 @@\n-x\r\n+\u{1b}\u{202e}y\r\n".into());
+        let (shown, patch) = (change.to_string(), format!("{change:#}"));
+        assert!(
+            shown.ends_with("\n-x\\r\n+\\u{1b}\\u{202e}y\\r\n"),
+            "{shown}"
+        );
+        assert!(patch.ends_with("\n-x\r\n+\u{1b}\u{202e}y\r\n"), "{patch}");
         change.binary = true;
         change.before = None;
         assert_eq!(

@@ -55,24 +55,27 @@ impl Diff {
                 change.place = place.map(str::to_string);
             }
         }
-        let mut text = String::new();
-        for change in &changes {
-            if self.json {
-                text.push_str(&serde_json::to_string(change).map_err(Failure::new)?);
-                text.push('\n');
-            } else {
-                text.push_str(&change.to_string());
-            }
-        }
-        if self.json {
-            return print(&text);
-        }
         let terminal = std::io::stdout().is_terminal();
         let colour = match self.color {
             When::Always => true,
             When::Never => false,
             When::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
         };
+        let mut text = String::new();
+        for change in &changes {
+            if self.json {
+                text.push_str(&serde_json::to_string(change).map_err(Failure::new)?);
+                text.push('\n');
+            } else if terminal || colour {
+                text.push_str(&change.to_string());
+            } else {
+                // For a program: the content as it is.
+                text.push_str(&format!("{change:#}"));
+            }
+        }
+        if self.json {
+            return print(&text);
+        }
         let text = if colour { painted(&text) } else { text };
         if terminal && !self.no_pager && !text.is_empty() && paged(&text) {
             return Ok(Status::Success);
