@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kairos_e2e::place::canary;
+use kairos_e2e::run::kairos;
 use kairos_e2e::{Outcome, Policy, Run, Who, Witness, Workspace};
 
 const HOST: &str = "git.example.test";
@@ -398,6 +399,43 @@ fn credentials_of_git_are_real_at_their_host_only() {
         .output()
         .unwrap();
     assert!(kept.stdout.is_empty(), "{kept:?}");
+}
+
+/// Approved where its credential is not set, a held request would be spent with the placeholder.
+#[test]
+fn a_held_request_is_not_sent_without_its_credential() {
+    let workspace = Workspace::plain();
+    let witness = Witness::start(&workspace.logs());
+    let policy = Policy::new()
+        .more(&format!(
+            "[[party]]\nhost = \"git.example.test\"\nallow = [\"GET\"]\nupstream = \"{}\"\n",
+            witness.url()
+        ))
+        .more("[[credential]]\nenv = \"FORGE_TOKEN\"\nhosts = [\"git.example.test\"]\n");
+    let script = "
+        curl -sS -d a=1 -H \"Authorization: Bearer $FORGE_TOKEN\" https://git.example.test/bearer
+        curl -sS -d a=1 -u me:$FORGE_TOKEN https://git.example.test/basic
+        curl -sS -d a=1 https://git.example.test/none";
+    let outcome = Run::shell(&workspace, script)
+        .policy(&policy)
+        .env("FORGE_TOKEN", "the real one")
+        .finish();
+    let approval = kairos(&workspace, Who::Me, &["approve", outcome.session(), "all"]);
+    assert_ne!(approval.code, 0, "{outcome}");
+    assert!(
+        approval.stderr.contains("FORGE_TOKEN"),
+        "{}",
+        approval.stderr
+    );
+    // The one without a credential waits for those before it.
+    assert_eq!(witness.requests(), Vec::<serde_json::Value>::new());
+    let held = kairos(
+        &workspace,
+        Who::Me,
+        &["review", "--json", outcome.session()],
+    );
+    let held: serde_json::Value = serde_json::from_str(&held.stdout).unwrap();
+    assert_eq!(held["sessions"][0]["counts"]["held"], 3, "{held}");
 }
 
 /// The monitor's own memory, which has the real values, is closed to every process of its user.

@@ -696,10 +696,24 @@ pub(crate) struct Reopened {
     pub(crate) session: Arc<Session>,
     /// Its file channel, which the session holds weakly.
     trees: Arc<files::Trees>,
+    missing: Vec<(String, String)>,
     _lock: Lock,
 }
 
 impl Reopened {
+    /// What a held request was made with and cannot be sent with, for want of a variable.
+    pub(crate) fn lacks(&self, held: &monitor::Held) -> Option<String> {
+        let stands =
+            |placeholder: &str| net::placeholder_stands_in(&self.session, held, placeholder);
+        let (env, _) = self
+            .missing
+            .iter()
+            .find(|(_, placeholder)| stands(placeholder))?;
+        Some(format!(
+            "it is sent with the credential `{env}`, which is not set here; set the variable and try again"
+        ))
+    }
+
     /// Its file channel.
     pub(crate) fn trees(&self) -> &Arc<files::Trees> {
         &self.trees
@@ -756,6 +770,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         recover(&session, &trees, &unknown);
     }
     Ok(Some(Reopened {
+        missing: network::missing(&setup),
         session,
         trees,
         _lock: lock,

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use ::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
+use kernel::Object;
+use monitor::{Held, Session};
 
 use crate::config::Credential;
-use crate::inspect;
+use crate::{inspect, spool};
 
 fn carries_credentials(name: &str) -> bool {
     [
@@ -63,6 +65,26 @@ pub(crate) fn in_headers(
         }
     }
     headers
+}
+
+/// Whether a placeholder stands in the head of a held request.
+pub fn stands_in(session: &Session, held: &Held, placeholder: &str) -> bool {
+    let Object::Party { path, .. } = &held.effect.object else {
+        return false;
+    };
+    let stands = |value: &HeaderValue| {
+        let coded = inspect::basic(value.as_bytes()).unwrap_or_default();
+        [value.as_bytes(), &coded]
+            .iter()
+            .any(|bytes| String::from_utf8_lossy(bytes).contains(placeholder))
+    };
+    let blob = session.blobs().path(&held.effect.payload.digest);
+    let head = std::fs::File::open(blob)
+        .ok()
+        .and_then(|file| spool::read_head_of(&file));
+    path.contains(placeholder)
+        || held.parked.note.contains(placeholder)
+        || head.is_some_and(|(_, headers, _)| headers.values().any(stands))
 }
 
 /// Puts real values into the parameters of a query that are meant for them.

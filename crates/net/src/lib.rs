@@ -88,6 +88,7 @@ pub use config::{
     ConversationHook, Credential, Identity, Limits, NetConfig, NoConversation, PartyRule, Rate,
     TlsRule, UpstreamRule,
 };
+pub use credentials::stands_in as placeholder_stands_in;
 pub use net::{Net, NetError, Sockets};
 pub use publish::Door;
 pub use release::OfflineSender;

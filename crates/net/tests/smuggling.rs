@@ -252,7 +252,11 @@ print("done")
 fn http_is_no_raw_connection_whatever_it_begins_with() {
     let origin = Origin::clear();
     let mut policy = policy();
-    for party in policy.parties.iter_mut().filter(|party| party.name == "paths") {
+    for party in policy
+        .parties
+        .iter_mut()
+        .filter(|party| party.name == "paths")
+    {
         party.methods = vec!["CONNECT".into(), "GET".into()];
         party.paths = Vec::new();
     }

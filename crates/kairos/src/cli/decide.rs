@@ -39,7 +39,10 @@ impl Decide {
         for hold in &holds {
             // One that went with another meanwhile needs no verdict of its own.
             let result = match &reopened {
-                Some(reopened) => control::verdict(&reopened.session, hold, release, &reason),
+                Some(reopened) => match release.then(|| lacks(reopened, hold)).flatten() {
+                    Some(why) => Err(why),
+                    None => control::verdict(&reopened.session, hold, release, &reason),
+                },
                 None => {
                     let ask = Ask::Verdict {
                         hold: hold.clone(),
@@ -165,4 +168,12 @@ impl Decide {
         }
         Ok(holds)
     }
+}
+
+/// What keeps a hold from being released by this process.
+fn lacks(reopened: &wiring::Reopened, name: &str) -> Option<String> {
+    let hold: kernel::HoldId = name.parse().ok()?;
+    let held = reopened.session.held();
+    let held = held.iter().find(|held| held.hold == hold)?;
+    reopened.lacks(held)
 }

@@ -65,6 +65,13 @@ impl Review {
             }
             match reopened {
                 Some(reopened) if asks => {
+                    let held = reopened.session.held();
+                    let lacking = held
+                        .iter()
+                        .find_map(|held| Some((held.hold, reopened.lacks(held)?)));
+                    if let Some((hold, why)) = lacking {
+                        return Err(Failure::new(format!("{hold}: {why}")));
+                    }
                     let explaining = crate::explaining::Explaining::default();
                     explaining.of(&reopened.session);
                     // A person takes the time it takes.

@@ -272,6 +272,13 @@ pub(super) fn publish(
     Ok(())
 }
 
+/// Credentials of the session that the environment does not hold now: variable and placeholder.
+pub(super) fn missing(setup: &Setup) -> Vec<(String, String)> {
+    let is_set = |env: &str| std::env::var(env).is_ok_and(|value| !value.is_empty());
+    let missing = setup.placeholders.iter().filter(|(env, _)| !is_set(env));
+    missing.cloned().collect()
+}
+
 fn credentials(setup: &Setup, loaded: &Loaded) -> Vec<net::Credential> {
     let real = |env: &str| std::env::var(env).ok().filter(|value| !value.is_empty());
     setup
