@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use kernel::{Digest, HoldId, Notice};
+use kernel::{Digest, Effect, HoldId, Notice};
 use monitor::{Held, Session};
 use store::{Blobs, Lease};
 use tokio::sync::oneshot;
@@ -55,7 +55,10 @@ pub(crate) struct Holds {
 #[derive(Debug, Default)]
 struct Book {
     waiting: HashMap<HoldId, oneshot::Sender<Ruling>>,
+    /// By the request's identity.
     stubs: HashMap<Digest, Stub>,
+    /// The other way round.
+    identities: HashMap<HoldId, Digest>,
     parked: HashMap<HoldId, Digest>,
 }
 
@@ -76,13 +79,15 @@ impl Holds {
     }
 
     /// The stub of an identical request that is held.
-    pub(crate) fn stub(&self, payload: &Digest) -> Option<Stub> {
-        self.book().stubs.get(payload).cloned()
+    pub(crate) fn stub(&self, identity: &Digest) -> Option<Stub> {
+        self.book().stubs.get(identity).cloned()
     }
 
-    /// Remembers a stub by its request's payload.
-    pub(crate) fn stubbed(&self, payload: Digest, stub: Stub) {
-        self.book().stubs.insert(payload, stub);
+    /// Remembers a stub by its request's [`identity`].
+    pub(crate) fn stubbed(&self, identity: Digest, stub: Stub) {
+        let mut book = self.book();
+        book.identities.insert(stub.hold, identity);
+        book.stubs.insert(identity, stub);
     }
 
     /// Remembers what lies parked for a hold.
@@ -92,23 +97,23 @@ impl Holds {
 
     /// A hold is resolved; what lies parked for it alone is removed.
     pub(crate) fn resolved(&self, held: &Held, blobs: &Blobs) {
-        let payload = held.effect.payload.digest;
-        {
-            let mut book = self.book();
-            if book
-                .stubs
-                .get(&payload)
-                .is_some_and(|stub| stub.hold == held.hold)
-            {
-                book.stubs.remove(&payload);
-            }
-        }
-        self.unpark(held.hold, payload, blobs);
+        self.withdrawn(held.hold);
+        self.unpark(held.hold, held.effect.payload.digest, blobs);
     }
 
     /// A hold was taken back: its stub stands for nothing any more.
     pub(crate) fn withdrawn(&self, hold: HoldId) {
-        self.book().stubs.retain(|_, stub| stub.hold != hold);
+        let mut book = self.book();
+        let Some(identity) = book.identities.remove(&hold) else {
+            return;
+        };
+        if book
+            .stubs
+            .get(&identity)
+            .is_some_and(|stub| stub.hold == hold)
+        {
+            book.stubs.remove(&identity);
+        }
     }
 
     /// Bytes that were kept in case of a hold, and were not held.
@@ -134,6 +139,20 @@ impl Holds {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What makes two requests one decision: everything that would be sent and is part of what is approved, wherever it
+/// stands (target, head, body, trailers), and what it was found to carry, incidental headers included.
+pub(crate) fn identity(effect: &Effect) -> Digest {
+    let Effect {
+        operation,
+        object,
+        payload,
+        fields,
+        carries,
+        ..
+    } = effect;
+    Digest::of(format!("{:?}", (operation, object, payload, fields, carries)).as_bytes())
 }
 
 /// Takes a hold back when who waited for it has gone.

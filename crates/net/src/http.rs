@@ -22,7 +22,7 @@ use crate::accept::{Place, Stream};
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::framing::{Doubt, Guarded};
-use crate::hold::Stub;
+use crate::hold::{self, Stub};
 use crate::limits::Excess;
 use crate::meaning::Meaning;
 use crate::net::Shared;
@@ -262,12 +262,13 @@ async fn stallable(
 ) -> Result<Response<Body>, Stopped> {
     let effect = whole.effect(Class::Stallable);
     let digest = effect.payload.digest;
+    let identity = hold::identity(&effect);
     let blobs = shared.session.blobs();
     let storage = |e: io::Error| Stopped::Storage(format!("the request cannot be kept: {e}"));
 
     // Identical requests are one decision: one proposes, the others get its stub.
     let alone = shared.holds.one_at_a_time.lock().await;
-    if let Some(stub) = shared.holds.stub(&digest) {
+    if let Some(stub) = shared.holds.stub(&identity) {
         return Ok(held(shared, &whole, shape, &stub));
     }
     // What will most likely be held is made durable before it is: its stub is a promise.
@@ -279,16 +280,17 @@ async fn stallable(
     let outcome = shared
         .session
         .propose(effect, whole.parked(), &mut |held: &Held| {
-            if !early {
+            shared.holds.parked(held.hold, digest);
+            // Another request with the same head and body may have ended meanwhile, and its bytes with it.
+            if !early || !blobs.path(&digest).exists() {
                 kept = whole.spool.keep(blobs);
             }
-            shared.holds.parked(held.hold, digest);
-            shared.holds.stubbed(digest, Stub::of(held));
+            shared.holds.stubbed(identity, Stub::of(held));
         });
-    drop(alone);
     if early && !matches!(outcome, Outcome::Held(_)) {
         shared.holds.unheld(&digest, blobs);
     }
+    drop(alone);
     match (outcome, kept) {
         (Outcome::Released(lease), _) => {
             let settle = Settle::of(shared, lease.event());

@@ -268,12 +268,15 @@ pub(crate) fn trailers(written: &[(String, String)]) -> Option<HeaderMap> {
     Some(trailers)
 }
 
+/// A value whose characters stand for bytes; one that was written as text before they did is that text.
+fn value_of(written: &str) -> Result<HeaderValue, ::http::header::InvalidHeaderValue> {
+    let bytes: Option<Vec<u8>> = written.chars().map(|c| u8::try_from(c).ok()).collect();
+    HeaderValue::from_bytes(bytes.as_deref().unwrap_or(written.as_bytes()))
+}
+
 fn append(headers: &mut HeaderMap, written: &[(String, String)]) {
     for (name, value) in written {
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_str(value),
-        ) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), value_of(value)) {
             headers.append(name, value);
         }
     }

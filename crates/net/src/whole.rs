@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ::http::header::{self, HeaderMap, HeaderValue};
+use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -211,6 +211,10 @@ impl Whole {
             (bytes, Some(kind)) => format!("{bytes} bytes of {kind}"),
             (bytes, None) => format!("{bytes} bytes"),
         };
+        let about = match &self.trailers {
+            Some(trailers) => format!("{about}, then trailers: {}", shown(trailers)),
+            None => about,
+        };
         let about = match meaning {
             Some(meaning) => format!("{meaning}; {about}"),
             None => about,
@@ -289,8 +293,19 @@ fn written(headers: &HeaderMap) -> Vec<(String, String)> {
         .map(|(name, value)| {
             (
                 name.to_string(),
-                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                // A byte is the character of that number, so that no two values are written alike.
+                value.as_bytes().iter().copied().map(char::from).collect(),
             )
         })
         .collect()
+}
+
+/// Trailers for people, whole.
+fn shown(trailers: &HeaderMap) -> String {
+    let one = |(name, value): (&HeaderName, &HeaderValue)| {
+        let value = String::from_utf8(value.as_bytes().to_vec())
+            .unwrap_or_else(|_| value.as_bytes().escape_ascii().to_string());
+        format!("{name}: {value}")
+    };
+    trailers.iter().map(one).collect::<Vec<_>>().join("; ")
 }

@@ -170,3 +170,38 @@ fn pseudo_fields_in_trailers_go_nowhere() {
     let once = ("POST".to_string(), "/judged".to_string(), b"body".to_vec());
     assert_eq!(seen, [once.clone(), once]);
 }
+
+#[test]
+fn requests_that_differ_in_their_trailers_are_held_one_by_one() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let answered = |(kind, flags, ..): &Frame| *kind == DATA && flags & END_STREAM != 0;
+    let bad = block(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "bad.example"),
+        (":path", "/t"),
+    ]);
+    for sum in ["1", "2", "3", "1"] {
+        let frames = [
+            frame(HEADERS, END_HEADERS, 1, &bad),
+            frame(DATA, 0, 1, b"a"),
+            frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1,
+                &block(&[("x-sum", sum)]),
+            ),
+        ];
+        let got = exchange(world.direct("bad.example", 80), &frames, answered);
+        assert_eq!(errors(&got), [], "{got:?}");
+    }
+    assert_eq!(world.session.held().len(), 3);
+    world.decide(kernel::Verdict::Release);
+    let sent: Vec<_> = origin
+        .seen()
+        .into_iter()
+        .map(|mut seen| seen.trailers.remove("x-sum"))
+        .collect();
+    assert_eq!(sent, ["1", "2", "3"].map(|sum| Some(sum.to_string())));
+}

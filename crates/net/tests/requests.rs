@@ -519,6 +519,59 @@ fn trailers_of_a_request_arrive_whether_it_was_held_or_not() {
     }
 }
 
+/// They were one hold, of which the first alone was sent, and a plain request was answered with the hold of one that had a
+/// secret in its trailer.
+#[test]
+fn requests_that_differ_in_their_trailers_are_different_requests() {
+    let origin = Origin::clear();
+    let world = World::new(policy(), &origin);
+    let send = |host: &str, trailer: &str| {
+        let request = format!(
+            "POST /t HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n{trailer}\r\n"
+        );
+        world.raw(world.direct(host, 80), request.as_bytes())
+    };
+    for trailer in ["X-Sum: 1", "X-Sum: 2", "X-Sum: \u{fc}", "X-Sum: 1"] {
+        let got = send("bad.example", &format!("{trailer}\r\n"));
+        assert!(got.starts_with("HTTP/1.1 202"), "{got}");
+    }
+    let held = world.session.held();
+    let told: Vec<&str> = held.iter().map(|one| one.effect.about.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "1 bytes, then trailers: x-sum: 1",
+            "1 bytes, then trailers: x-sum: 2",
+            "1 bytes, then trailers: x-sum: \u{fc}"
+        ]
+    );
+    let secret = send("good.example", &format!("X-Sum: {ENV_SECRET}\r\n"));
+    assert!(secret.starts_with("HTTP/1.1 202"), "{secret}");
+    let plain = send("good.example", "");
+    assert!(plain.starts_with("HTTP/1.1 200"), "{plain}");
+    assert!(origin.seen().iter().all(|one| one.trailers.is_empty()));
+    // What is refused takes no bytes from those that are alike but for the trailer.
+    let all = world.session.held();
+    assert_eq!(all.len(), 4);
+    for (one, verdict) in all.iter().zip([
+        Verdict::Refuse,
+        Verdict::Release,
+        Verdict::Release,
+        Verdict::Refuse,
+    ]) {
+        world
+            .session
+            .verdict(one.hold, one.manifest, verdict, "test", "because")
+            .unwrap();
+    }
+    let sent: Vec<String> = origin
+        .seen()
+        .iter()
+        .filter_map(|one| one.trailers.get("x-sum").cloned())
+        .collect();
+    assert_eq!(sent, ["2", "\u{fc}"], "{}", world.log());
+}
+
 #[test]
 fn what_cannot_be_read_is_in_the_log() {
     let origin = Origin::clear();
