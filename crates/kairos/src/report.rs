@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use store::Record;
 use store::log::Entry;
-use store::record::{WrittenEffect, WrittenObject};
+use store::record::{UNKNOWN, WrittenEffect, WrittenObject};
 
 use crate::exit::{Failure, Outcome};
 
@@ -22,7 +22,7 @@ pub(crate) enum Fate {
     Refused,
     /// It was to happen and its sink failed, or its owner's version was in the way.
     Failed,
-    /// It was released, and the session was cut off before anything was known of it.
+    /// It was released, and nobody knows what came of it: the session was cut off, or no answer came.
     Unknown,
     /// The agent took it back.
     Withdrawn,
@@ -192,7 +192,11 @@ impl Report {
             Record::Done { event, ok, what } => {
                 let item = self.item(*event, index);
                 if let Some(item) = item.filter(|item| item.fate == Fate::Unknown) {
-                    item.fate = if *ok { Fate::Released } else { Fate::Failed };
+                    item.fate = match ok {
+                        true => Fate::Released,
+                        false if what.starts_with(UNKNOWN) => Fate::Unknown,
+                        false => Fate::Failed,
+                    };
                     item.result = Some(what.clone());
                 }
             }

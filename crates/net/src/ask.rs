@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kernel::{Effect, EventId, Incoming, Notice};
 use monitor::{Held, Outcome};
+use store::record::UNKNOWN;
 use store::{Lease, Parked};
 
 use crate::hold::{Ruling, Withdraw};
@@ -172,7 +173,8 @@ impl Settle {
 
 impl Drop for Settle {
     fn drop(&mut self) {
-        let why = "the agent hung up before the answer came; whether it arrived is not known";
-        self.tell(Err(why.into()));
+        self.tell(Err(format!(
+            "{UNKNOWN}the agent hung up before the answer came; whether it took effect is not known"
+        )));
     }
 }

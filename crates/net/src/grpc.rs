@@ -23,7 +23,7 @@ use crate::net::Shared;
 use crate::spool::full;
 use crate::stub::{self, Shape};
 use crate::target::Target;
-use crate::upstream::{Body, BoxError, UpstreamError};
+use crate::upstream::{Body, BoxError};
 use crate::whole::Whole;
 
 /// A call that has not ended, and says nothing for so long, stays open.
@@ -141,10 +141,7 @@ async fn open(
                 .boxed_unsync()
             })
         }
-        Err(UpstreamError(why)) => {
-            settle.tell(Err(why.clone()));
-            stub::failed(Shape::Grpc, StatusCode::BAD_GATEWAY, &why)
-        }
+        Err(error) => http::unanswered(&whole, settle, Shape::Grpc, error),
     }
 }
 

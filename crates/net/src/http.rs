@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use kernel::{Class, Effect, Object, Policy};
+use kernel::{Class, Effect, Object, Operation, Policy};
 use monitor::{Held, Outcome};
 use store::Lease;
 
@@ -29,7 +29,7 @@ use crate::net::Shared;
 use crate::release;
 use crate::stub::{self, Shape};
 use crate::target::{self, Target};
-use crate::upstream::{Body, Offer, UpstreamError};
+use crate::upstream::{Body, Offer, SendError};
 use crate::whole::{Stopped, Whole};
 use crate::{grpc, proxy, websocket};
 
@@ -333,17 +333,33 @@ async fn send(
     shared: &Arc<Shared>,
     whole: Whole,
     lease: Lease,
-    mut settle: Settle,
+    settle: Settle,
     shape: Shape,
 ) -> Response<Body> {
     // Spent here: there is no second try with it.
     drop(lease);
     match forward(shared, &whole, whole.spool.body()).await {
         Ok(response) => relayed(shared, whole, settle, response),
-        Err(UpstreamError(why)) => {
-            settle.tell(Err(why.clone()));
-            stub::failed(shape, StatusCode::BAD_GATEWAY, &why)
-        }
+        Err(error) => unanswered(&whole, settle, shape, error),
+    }
+}
+
+/// Tells that no answer came, and, once a request that changes something may have arrived, that nobody knows what came of it.
+pub(crate) fn unanswered(
+    whole: &Whole,
+    mut settle: Settle,
+    shape: Shape,
+    error: SendError,
+) -> Response<Body> {
+    let changes = !Operation::Request(whole.method.clone()).reads_only() && !whole.internal;
+    let error = SendError {
+        sent: error.sent && changes,
+        ..error
+    };
+    settle.tell(Err(error.result()));
+    match error.sent {
+        true => stub::unknown(shape, StatusCode::BAD_GATEWAY, &error.why),
+        false => stub::failed(shape, StatusCode::BAD_GATEWAY, &error.why),
     }
 }
 
@@ -370,7 +386,7 @@ pub(crate) async fn forward(
     shared: &Arc<Shared>,
     whole: &Whole,
     body: Body,
-) -> Result<Response<Incoming>, UpstreamError> {
+) -> Result<Response<Incoming>, SendError> {
     let mut request = release::outgoing(
         &shared.upstream.routes,
         &shared.config.credentials,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use kernel::policy::MALFORMED;
 use kernel::{Carried, Channel, Class, Effect, Notice, Object, Operation, Payload, Refusal};
 use monitor::{Happening, Held, Outcome, Session};
+use store::record::UNKNOWN;
 use store::{Lease, Parked};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -320,15 +321,14 @@ impl monitor::Channel for Net {
                 match waiting.send(Ruling::Go { lease, report }) {
                     Ok(()) => outcome.recv_timeout(ANSWER).unwrap_or_else(|error| {
                         Err(match error {
-                            RecvTimeoutError::Timeout => {
-                                "it was sent, but no answer came; whether it arrived is not known"
-                            }
+                            RecvTimeoutError::Timeout => format!(
+                                "{UNKNOWN}it was sent, and no answer came; whether it took effect is not known"
+                            ),
                             // The lease came back unused: who waited was gone by then.
                             RecvTimeoutError::Disconnected => {
-                                "the agent hung up at that moment; it was not sent"
+                                "the agent hung up at that moment; it was not sent".into()
                             }
-                        }
-                        .to_string())
+                        })
                     }),
                     Err(_) => {
                         Err("the agent does not wait for it any more; it was not sent".into())

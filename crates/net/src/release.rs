@@ -15,6 +15,7 @@ use monitor::{Held, Session};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use store::Lease;
+use store::record::UNKNOWN;
 
 use crate::answer::strip_hop_by_hop;
 use crate::config::{Credential, TlsRule, UpstreamRule};
@@ -233,7 +234,10 @@ async fn deliver(
     // Spent here: there is no second try with it.
     drop(lease);
     let sent = async {
-        let response = upstream.send(offer, request).await.map_err(|e| e.0)?;
+        let response = upstream
+            .send(offer, request)
+            .await
+            .map_err(|e| e.result())?;
         let status = response.status();
         let mut body = response.into_body();
         let mut bytes = 0;
@@ -252,7 +256,7 @@ async fn deliver(
     match tokio::time::timeout(ANSWER, sent).await {
         Ok(result) => result,
         Err(_) => Err(format!(
-            "sent, but no answer within {} s; whether it arrived is not known",
+            "{UNKNOWN}it was sent, and no answer came within {} s; whether it took effect is not known",
             ANSWER.as_secs()
         )),
     }

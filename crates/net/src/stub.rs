@@ -133,6 +133,16 @@ pub(crate) fn failed(shape: Shape, status: StatusCode, why: &str) -> Response<Bo
     answer(shape, status, "failed", &text, &fields)
 }
 
+/// The answer to a request that may have taken effect, though no answer came.
+pub(crate) fn unknown(shape: Shape, status: StatusCode, why: &str) -> Response<Body> {
+    let text = format!(
+        "[Kairos] The request was allowed and it was sent, but no answer came: {why}. Whether it took effect is not known; \
+         do not simply send it again, find out first."
+    );
+    let fields = json!({ "error": { "type": "outcome_unknown", "message": text } });
+    answer(shape, status, "unknown", &text, &fields)
+}
+
 fn with_pending(shared: &Shared, text: &str) -> String {
     let mut text = text.to_string();
     for pending in (shared.config.pending_notices)() {
@@ -161,8 +171,12 @@ fn answer(
     headers.insert(DECISION, HeaderValue::from_static(decision));
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     if shape == Shape::Grpc {
-        // PERMISSION_DENIED, or UNAVAILABLE when the other side failed.
-        let code = if decision == "failed" { "14" } else { "7" };
+        // UNAVAILABLE when the other side failed, UNKNOWN, or PERMISSION_DENIED.
+        let code = match decision {
+            "failed" => "14",
+            "unknown" => "2",
+            _ => "7",
+        };
         headers.insert("grpc-status", HeaderValue::from_static(code));
         let message = percent(text);
         if let Ok(value) = HeaderValue::from_str(&message) {

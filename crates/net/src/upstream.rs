@@ -18,6 +18,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use store::record::UNKNOWN;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -42,6 +43,35 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UpstreamError(pub(crate) String);
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub(crate) struct SendError {
+    /// In words.
+    pub(crate) why: String,
+    /// Whether bytes of it may have reached the other side.
+    pub(crate) sent: bool,
+}
+
+impl From<UpstreamError> for SendError {
+    /// There was no connection yet.
+    fn from(UpstreamError(why): UpstreamError) -> Self {
+        Self { why, sent: false }
+    }
+}
+
+impl SendError {
+    /// What is recorded, of a request that changes something.
+    pub(crate) fn result(&self) -> String {
+        match self.sent {
+            true => format!(
+                "{UNKNOWN}it was sent, then {}; whether it took effect is not known",
+                self.why
+            ),
+            false => self.why.clone(),
+        }
+    }
+}
 
 /// Whether the policy names exactly this host or address (host, port).
 pub(crate) type Named = Arc<dyn Fn(&str, u16) -> bool + Send + Sync>;
@@ -421,7 +451,7 @@ impl Upstream {
         &self,
         offer: Offer,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
+    ) -> Result<Response<Incoming>, SendError> {
         let client = match offer {
             Offer::Http1 => &self.h1,
             Offer::Any => &self.any,
@@ -430,19 +460,27 @@ impl Upstream {
         let host = request.uri().host().unwrap_or_default().to_string();
         client.request(request).await.map_err(|error| {
             let mut words = None;
+            // Whatever is not known to have gone nowhere may have arrived.
+            let mut sent = !error.is_connect();
             let mut source = error.source();
             while let Some(inner) = source {
                 if let Some(UpstreamError(known)) = inner.downcast_ref() {
-                    return UpstreamError(known.clone());
+                    return UpstreamError(known.clone()).into();
                 }
                 // In TLS 1.3 a server looks at a client's certificate after the handshake.
                 if let Some(known) = self.routes.trust.broken(&host, inner) {
-                    return UpstreamError(known);
+                    return UpstreamError(known).into();
+                }
+                if let Some(inner) = inner.downcast_ref::<hyper::Error>() {
+                    sent &= !inner.is_canceled();
                 }
                 words = Some(inner.to_string());
                 source = inner.source();
             }
-            UpstreamError(words.unwrap_or_else(|| error.to_string()))
+            SendError {
+                why: words.unwrap_or_else(|| error.to_string()),
+                sent,
+            }
         })
     }
 }

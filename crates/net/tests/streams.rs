@@ -782,3 +782,71 @@ fn a_websocket_carries_large_messages_pings_and_closes() {
         ));
     });
 }
+
+/// A server that takes a request whole and says nothing.
+fn silent() -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut all = Vec::new();
+            let mut piece = [0; 4096];
+            while !all.ends_with(b"amount=1") && !all.starts_with(b"GET ") {
+                match stream.read(&mut piece) {
+                    Ok(n) if n > 0 => all.extend_from_slice(&piece[..n]),
+                    _ => break,
+                }
+            }
+            if tell
+                .send(String::from_utf8_lossy(&all).into_owned())
+                .is_err()
+            {
+                return;
+            }
+        }
+    });
+    (base, told)
+}
+
+#[test]
+fn whether_a_request_without_an_answer_took_effect_is_not_known() {
+    let (base, arrived) = silent();
+    let world = World::with(policy(), |config| config.upstreams.push(upstream(base)));
+    let wait = || arrived.recv_timeout(Duration::from_secs(60)).unwrap();
+    let unknown = || world.log().matches(store::record::UNKNOWN).count();
+
+    let got = world.curl(&["-d", "amount=1", "http://good.example/pay"]);
+    assert_eq!(got.status, 502, "{got:?}");
+    assert!(got.body.contains("it was sent"), "{got:?}");
+    assert!(got.body.contains("do not simply send it again"), "{got:?}");
+    assert!(!got.body.contains("failed"), "{got:?}");
+    assert!(wait().starts_with("POST /pay "));
+    assert!(common::until(|| unknown() == 1), "{}", world.log());
+
+    // So too when it was held.
+    world.curl(&["-d", "amount=1", "http://bad.example/pay"]);
+    world.decide(kernel::Verdict::Release);
+    assert!(wait().starts_with("POST /pay "));
+    assert!(common::until(|| unknown() == 2), "{}", world.log());
+
+    // What changes nothing has just failed.
+    let got = world.curl(&["http://good.example/a"]);
+    assert!(got.body.contains("allowed but failed"), "{got:?}");
+    assert!(wait().starts_with("GET /a "));
+    assert!(arrived.try_recv().is_err(), "nothing is sent twice");
+
+    // And so has what nobody was there for.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let world = World::with(policy(), |config| config.upstreams.push(upstream(base)));
+    let got = world.curl(&["-d", "amount=1", "http://good.example/pay"]);
+    assert!(got.body.contains("allowed but failed"), "{got:?}");
+    assert!(
+        common::until(|| world.log().contains("cannot be reached")),
+        "{}",
+        world.log()
+    );
+    assert!(!world.log().contains(store::record::UNKNOWN));
+}

@@ -23,6 +23,9 @@ pub struct Parked {
 /// Version of the log's format, written in the header.
 pub const FORMAT: u32 = 2;
 
+/// How the result of a [`Record::Done`] begins that did not go well, of which nobody knows whether it took effect.
+pub const UNKNOWN: &str = "outcome not known: ";
+
 /// One record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]

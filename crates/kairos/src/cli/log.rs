@@ -285,6 +285,9 @@ fn words(record: &Record) -> String {
             ok: true,
             what,
         } => format!("e{event} done: {what}"),
+        Record::Done { event, what, .. } if what.starts_with(store::record::UNKNOWN) => {
+            format!("e{event} {what}")
+        }
         Record::Done { event, what, .. } => format!("e{event} failed: {what}"),
         Record::Told { event, how, .. } => format!("e{event} the agent was told ({how})"),
         Record::Note { what, facts } => {
