@@ -44,6 +44,9 @@ pub(crate) struct Item {
     pub(crate) object: String,
     /// What its content is, in a few words.
     pub(crate) about: String,
+    /// More of its content, a line each, where a few words are not enough: the commits of a push.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) details: Vec<String>,
     /// What became of it.
     pub(crate) fate: Fate,
     /// Why it was decided as it was, in words.
@@ -241,6 +244,7 @@ impl Item {
             operation: effect.operation.clone(),
             object,
             about: effect.about.clone(),
+            details: details(effect),
             fate: Fate::Refused,
             reasons: why.to_vec(),
             origins: Vec::new(),
@@ -278,4 +282,19 @@ impl Item {
         };
         format!("{} {}{about}", self.operation, self.object)
     }
+}
+
+/// The commits of a push, when there are several.
+fn details(effect: &store::record::WrittenEffect) -> Vec<String> {
+    let commits = effect.fields.get("git commits").map(String::as_str);
+    let lines: Vec<&str> = commits.unwrap_or_default().lines().collect();
+    let several = if lines.len() > 1 {
+        lines.as_slice()
+    } else {
+        &[]
+    };
+    several
+        .iter()
+        .map(|line| format!("commit {line}"))
+        .collect()
 }

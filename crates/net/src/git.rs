@@ -1,6 +1,7 @@
 //! Pushes of git over HTTP: which refs they move, which commits they bring, and an answer that git
 //! understands when nothing is sent.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -186,7 +187,7 @@ fn is_nothing(id: &str) -> bool {
     id.bytes().all(|b| b == b'0')
 }
 
-/// The first commits of a pack that are there in full.
+/// The first commits of a pack; of what is written as a difference only what differs from one of them.
 fn commits(mut pack: impl Read) -> Option<Vec<(String, String)>> {
     let mut head = [0; 12];
     pack.read_exact(&mut head).ok()?;
@@ -195,13 +196,16 @@ fn commits(mut pack: impl Read) -> Option<Vec<(String, String)>> {
     }
     let count = u32::from_be_bytes(head.get(8..12)?.try_into().ok()?);
     let mut bytes = Bytes::new(pack);
-    let mut found = Vec::new();
+    let mut known = BTreeMap::new();
+    let mut found: Vec<(String, String)> = Vec::new();
     for _ in 0..count {
-        let Some(object) = object(&mut bytes) else {
+        let at = bytes.taken;
+        let Some(object) = object(&mut bytes, &known, &found) else {
             break;
         };
         if let Some(text) = object {
             found.push(commit(&text));
+            known.insert(at, text);
             if found.len() == TOLD_MAX {
                 break;
             }
@@ -210,29 +214,99 @@ fn commits(mut pack: impl Read) -> Option<Vec<(String, String)>> {
     Some(found)
 }
 
-/// Reads over one object; what is in it when it is a commit.
+/// Reads over one object; what is in it when it is a commit. `known` are the commits before it by where
+/// they begin, `found` their names, in the same order.
 #[expect(
     clippy::option_option,
     reason = "an object that is no commit is no end of the pack"
 )]
-fn object(bytes: &mut Bytes<impl Read>) -> Option<Option<Vec<u8>>> {
+fn object(
+    bytes: &mut Bytes<impl Read>,
+    known: &BTreeMap<u64, Vec<u8>>,
+    found: &[(String, String)],
+) -> Option<Option<Vec<u8>>> {
+    let at = bytes.taken;
     let first = bytes.next()?;
     let kind = (first >> 4) & 7;
     let mut more = first & 0x80 != 0;
     while more {
         more = bytes.next()? & 0x80 != 0;
     }
-    match kind {
-        6 => while bytes.next()? & 0x80 != 0 {},
+    let base = match kind {
+        6 => {
+            let mut byte = bytes.next()?;
+            let mut back = u64::from(byte & 0x7f);
+            while byte & 0x80 != 0 {
+                byte = bytes.next()?;
+                back = back.checked_add(1)?.checked_mul(128)? | u64::from(byte & 0x7f);
+            }
+            at.checked_sub(back).and_then(|at| known.get(&at))
+        }
         7 => {
+            let mut id = String::new();
             for _ in 0..20 {
-                bytes.next()?;
+                id.push_str(&format!("{:02x}", bytes.next()?));
+            }
+            let at = found.iter().position(|(known, _)| *known == id);
+            at.and_then(|at| known.values().nth(at))
+        }
+        _ => None,
+    };
+    let wanted = kind == 1 || base.is_some();
+    let text = bytes.inflate(if wanted { COMMIT_BYTES_MAX } else { 0 })?;
+    Some(match base {
+        Some(base) => patched(base, &text),
+        None => (kind == 1).then_some(text),
+    })
+}
+
+/// What a difference makes of its base; nothing when it is none, or when that is too large.
+fn patched(base: &[u8], difference: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = difference.iter().copied();
+    let mut size = || -> Option<usize> {
+        let (mut size, mut shift) = (0usize, 0u32);
+        loop {
+            let byte = bytes.next()?;
+            size |= usize::from(byte & 0x7f).checked_shl(shift)?;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return Some(size);
             }
         }
-        _ => {}
+    };
+    let (from, to) = (size()?, size()?);
+    if from != base.len() || to > COMMIT_BYTES_MAX {
+        return None;
     }
-    let text = bytes.inflate(if kind == 1 { COMMIT_BYTES_MAX } else { 0 })?;
-    Some((kind == 1).then_some(text))
+    let mut out = Vec::with_capacity(to);
+    while let Some(order) = bytes.next() {
+        if order & 0x80 == 0 {
+            let length = usize::from(order);
+            let new: Vec<u8> = bytes.by_ref().take(length).collect();
+            if length == 0 || new.len() < length {
+                return None;
+            }
+            out.extend_from_slice(&new);
+            continue;
+        }
+        let (mut at, mut length) = (0usize, 0usize);
+        for bit in 0..7 {
+            if order & (1 << bit) == 0 {
+                continue;
+            }
+            let byte = usize::from(bytes.next()?);
+            match bit {
+                0..4 => at |= byte << (8 * bit),
+                _ => length |= byte << (8 * (bit - 4)),
+            }
+        }
+        let length = if length == 0 { 0x10000 } else { length };
+        out.extend_from_slice(base.get(at..at.checked_add(length)?)?);
+        if out.len() > to {
+            return None;
+        }
+    }
+    (out.len() == to).then_some(out)
 }
 
 /// Name and first line of a commit.
@@ -259,6 +333,8 @@ struct Bytes<R> {
     reader: R,
     piece: Vec<u8>,
     at: usize,
+    /// Bytes used of the whole.
+    taken: u64,
 }
 
 impl<R: Read> Bytes<R> {
@@ -267,6 +343,7 @@ impl<R: Read> Bytes<R> {
             reader,
             piece: Vec::new(),
             at: 0,
+            taken: 0,
         }
     }
 
@@ -284,6 +361,7 @@ impl<R: Read> Bytes<R> {
     fn next(&mut self) -> Option<u8> {
         let byte = *self.rest().first()?;
         self.at += 1;
+        self.taken += 1;
         Some(byte)
     }
 
@@ -304,6 +382,7 @@ impl<R: Read> Bytes<R> {
             let read = usize::try_from(inflate.total_in() - read).ok()?;
             let made = usize::try_from(inflate.total_out() - made).ok()?;
             self.at += read;
+            self.taken += read as u64;
             let room = kept_max.saturating_sub(kept.len()).min(made);
             kept.extend_from_slice(out.get(..room)?);
             if status == Status::StreamEnd {
@@ -364,6 +443,54 @@ mod tests {
         let told = push.commits_in_words();
         assert_eq!(told.split_once(' ').unwrap().1, "First line");
         assert!(push.report && push.sideband);
+    }
+
+    /// Two commits that are nearly the same: git writes the second as a difference from the first.
+    #[test]
+    fn commits_written_as_differences_are_told() {
+        let first = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor A <a@b> 0 +0000\ncommitter A <a@b> 0 +0000\n\nOne\n";
+        let keep = first.len() - 4;
+        let mut difference = vec![first.len() as u8, (keep + 6) as u8];
+        difference.extend([0x90, keep as u8, 6]);
+        difference.extend(b"Other\n");
+        let one = packed(1, first);
+        for by_name in [false, true] {
+            let mut body = b"0000PACK\0\0\0\x02\0\0\0\x02".to_vec();
+            body.extend(&one);
+            let kind = if by_name { 7 } else { 6 };
+            let object = packed(kind, &difference);
+            body.extend(&object[..2]);
+            if by_name {
+                let (id, _) = commit(first);
+                body.extend(
+                    (0..20).map(|n| u8::from_str_radix(&id[2 * n..2 * n + 2], 16).unwrap()),
+                );
+            } else {
+                let mut back = one.len();
+                let mut coded = vec![(back & 0x7f) as u8];
+                while back >> 7 > 0 {
+                    back = (back >> 7) - 1;
+                    coded.insert(0, 0x80 | (back & 0x7f) as u8);
+                }
+                body.extend(coded);
+            }
+            body.extend(&object[2..]);
+            let told = Push::read(&body[..]).unwrap().commits_in_words();
+            let subjects: Vec<&str> = told.lines().map(|line| &line[10..]).collect();
+            assert_eq!(subjects, ["One", "Other"], "by name: {by_name}");
+        }
+        assert_eq!(patched(b"abc", &[3, 2, 0x91, 1, 2]), Some(b"bc".to_vec()));
+        for bad in [
+            &[][..],
+            &[3],
+            &[3, 2],
+            &[4, 2, 0x91, 1, 2],
+            &[3, 2, 0x91, 2, 2],
+            &[3, 2, 0],
+            &[3, 9, 3, 1],
+        ] {
+            assert_eq!(patched(b"abc", bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -205,8 +205,8 @@ fn describe(text: &mut String, item: &Item, whole: bool) {
     if !whole {
         return;
     }
-    for reason in &item.reasons {
-        let _ = writeln!(text, "         {}", clean(reason));
+    for line in item.reasons.iter().chain(&item.details) {
+        let _ = writeln!(text, "         {}", clean(line));
     }
     if let Some(result) = item.result.as_ref().filter(|_| item.fate != Fate::Held) {
         let _ = writeln!(text, "         {}", clean(result));
@@ -243,6 +243,7 @@ mod tests {
             operation: "create".to_string(),
             object: object.to_string(),
             about: "2 bytes, mode 0644".to_string(),
+            details: Vec::new(),
             fate,
             reasons,
             origins: Vec::new(),

@@ -92,6 +92,9 @@ fn explain(text: &mut String, item: &Item) {
     if let Some(by) = &item.by {
         let _ = writeln!(text, "  by {}", clean(by));
     }
+    for line in &item.details {
+        let _ = writeln!(text, "  {}", clean(line));
+    }
     for reason in &item.reasons {
         let _ = writeln!(text, "  because {}", clean(reason));
     }
