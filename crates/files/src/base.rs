@@ -15,7 +15,7 @@ use rustix::io::{Errno, Result};
 use crate::acl;
 use crate::attr::{Kind, Version, Xattrs};
 use crate::lift::Lifted;
-use crate::path::{Rel, below, join, split};
+use crate::path::{Rel, join, lies_at, split};
 
 /// Directories kept open; the rest are opened again when needed.
 const DIRS_OPEN_MAX: usize = 256;
@@ -58,9 +58,7 @@ impl Base {
 
     /// Whether a path is the monitor's own.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
-        self.hidden
-            .iter()
-            .any(|own| path == own || below(path, own))
+        self.hidden.iter().any(|own| lies_at(path, own))
     }
 
     /// A descriptor of a directory, good as a starting point only (`O_PATH`).

@@ -114,9 +114,8 @@ impl Places {
         let mut state = overlay.lock();
         for found in pending {
             self.change(&mut state, found);
-            let mut above = found.delta.path.as_slice();
-            while let Some((parent, _)) = split(above) {
-                above = parent;
+            let root: &[u8] = b"";
+            for above in path::above(&found.delta.path).chain([root]) {
                 if self.seen.insert((found.tree, above.to_vec())) {
                     let git = state.walk(found.tree, &join(above, b".git"));
                     if git.is_ok_and(|git| git.is_some()) {

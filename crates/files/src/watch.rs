@@ -16,7 +16,7 @@ use crate::base::Base;
 use crate::commit::TEMP_PREFIX;
 use crate::listing::Slot;
 use crate::outcome::Stale;
-use crate::path::{Rel, below, join};
+use crate::path::{Rel, join, lies_at};
 use crate::tree::{Ino, State};
 use crate::trees::Trees;
 
@@ -310,7 +310,7 @@ impl State {
         let Some(tree) = self.trees.get(index) else {
             return true;
         };
-        let covers = |other: &Rel| other == path || below(other, path);
+        let covers = |other: &Rel| lies_at(other, path);
         let child = slot.and_then(|slot| slot.ino);
         let node = child.and_then(|ino| self.nodes.get(&ino));
         let own = node.is_some_and(|node| {
