@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::world::{Disk, World, run, snapshot};
+use crate::world::{Disk, World, run, snapshot, stopped_after};
 use files::{CommitError, Options};
 
 fn fill(base: &Path) {
@@ -38,20 +38,12 @@ fn change(inside: &Path) {
     run(inside, "mkfifo pipe");
 }
 
-/// Steps stop for good after the first `after` of them.
 fn stopping(after: usize, count: Arc<AtomicUsize>) -> Options {
-    let steps = move |step: &'static str| {
-        if count.fetch_add(1, Ordering::SeqCst) < after {
-            Ok(())
-        } else {
-            Err(CommitError::Stopped(step))
-        }
-    };
-    Options {
-        steps: Some(Arc::new(steps)),
+    let options = Options {
         quiet: std::time::Duration::from_secs(1000),
         ..Options::default()
-    }
+    };
+    stopped_after(after, count, options)
 }
 
 #[test]

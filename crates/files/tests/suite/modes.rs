@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot};
-use files::{Choice, CommitError, Options};
+use crate::world::{Disk, World, run, snapshot, stopped_after};
+use files::{Choice, Options};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// Runs it in a thread for which modes count, as they do for anybody but root.
@@ -114,21 +114,8 @@ fn a_crash_leaves_no_directory_more_open_than_it_was() {
             let disk = Disk::new();
             fill(&disk.base());
             let count = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&count);
-            let stop = move |step: &'static str| {
-                if counted.fetch_add(1, Ordering::SeqCst) < after {
-                    Ok(())
-                } else {
-                    Err(CommitError::Stopped(step))
-                }
-            };
-            let world = World::on(
-                Arc::clone(&disk),
-                Options {
-                    steps: Some(Arc::new(stop)),
-                    ..slow()
-                },
-            );
+            let options = stopped_after(after, Arc::clone(&count), slow());
+            let world = World::on(Arc::clone(&disk), options);
             change(&world.inside());
             world.settle();
             drop(world);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot};
+use crate::world::{Disk, World, run, snapshot, stopped_after};
 use files::{Choice, CommitError, Merge, Options, Undone};
 
 fn fill(base: &Path) {
@@ -201,28 +201,14 @@ fn an_undo_that_is_cut_off_is_finished() {
         world.settle();
         drop(world);
         let count = Arc::new(AtomicUsize::new(0));
-        let taken = Arc::clone(&count);
-        let steps = move |step: &'static str| {
-            let go = count.fetch_add(1, Ordering::SeqCst) < stop;
-            if go {
-                Ok(())
-            } else {
-                Err(CommitError::Stopped(step))
-            }
-        };
-        let world = World::on(
-            Arc::clone(&disk),
-            Options {
-                steps: Some(Arc::new(steps)),
-                ..slow()
-            },
-        );
+        let options = stopped_after(stop, Arc::clone(&count), slow());
+        let world = World::on(Arc::clone(&disk), options);
         world.trees.undo(&[], true);
         drop(world);
         let world = World::on(Arc::clone(&disk), slow());
         world.trees.undo(&[], true);
         assert_eq!(snapshot(&disk.base()), old, "stopped at {stop}");
-        if taken.load(Ordering::SeqCst) <= stop {
+        if count.load(Ordering::SeqCst) <= stop {
             assert!(stop > 20, "only {stop} steps");
             return;
         }

@@ -9,10 +9,11 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use files::{Options, Serving, TreeSpec, Trees};
+use files::{CommitError, Options, Serving, TreeSpec, Trees};
 use kernel::policy::{ExecutesRule, Glob, Policy, Rules, SensitiveRule, SourcePattern, SourceRule};
 use kernel::{Channel, Effect, Kind, KindSet, Level, Refusal};
 use monitor::session::{Parts, SystemChance};
@@ -281,6 +282,21 @@ pub fn line(happening: &Happening) -> String {
         Happening::Aborted { held, .. } => format!("aborted {}", held.effect.object),
         Happening::Due { limit, .. } => format!("due: {limit}"),
         Happening::Withdrawn(_) => "withdrawn".to_string(),
+    }
+}
+
+/// Steps of commits stop for good after so many of them, as in a crash; `count` counts them all.
+pub fn stopped_after(after: usize, count: Arc<AtomicUsize>, options: Options) -> Options {
+    let steps = move |step: &'static str| {
+        if count.fetch_add(1, Ordering::SeqCst) < after {
+            Ok(())
+        } else {
+            Err(CommitError::Stopped(step))
+        }
+    };
+    Options {
+        steps: Some(Arc::new(steps)),
+        ..options
     }
 }
 
