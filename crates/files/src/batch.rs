@@ -71,6 +71,8 @@ impl Trees {
         let mut prepared: HashMap<u64, Result<(), CommitError>> = HashMap::new();
         let mut looked_at = 0;
         let mut leaning = Leaning::on(ready.iter().map(|(found, _)| (found.tree, &found.delta)));
+        // Files of the host as this batch left them: what it did itself is no change of the owner's.
+        let mut left: HashMap<(u64, u64), Version> = HashMap::new();
         for number in 0..ready.len() {
             let Some((found, lease)) = ready.get(number) else {
                 break;
@@ -104,7 +106,7 @@ impl Trees {
                 }
                 Err(CommitError::Moved(path::text(&found.delta.path)))
             } else {
-                self.replace(&mut leaning, found, event, made)
+                self.replace(&mut leaning, &left, found, event, made)
             };
             if matches!(result, Err(CommitError::Stopped(_))) {
                 // As in a crash: nothing comes after it.
@@ -140,6 +142,9 @@ impl Trees {
                 if let Err(error) = self.overlay.lock().arrived(ino, path, version) {
                     tracing::warn!("{}: {error}", path::text(path));
                 }
+            }
+            if let Ok(Some(version)) = &result {
+                left.insert((version.dev, version.ino), version.clone());
             }
             if result.is_ok() {
                 if found
@@ -194,6 +199,7 @@ impl Trees {
     fn replace(
         &self,
         leaning: &mut Leaning,
+        left: &HashMap<(u64, u64), Version>,
         found: &Pending,
         event: EventId,
         made: Option<Result<(), CommitError>>,
@@ -202,7 +208,7 @@ impl Trees {
             return Ok(None);
         };
         let ready = self
-            .moved_as_seen(found)
+            .moved_as_seen(left, found)
             .and_then(|()| self.let_go(leaning, found));
         if let Err(error) = ready {
             if let Some(Ok(())) = made {
@@ -219,7 +225,11 @@ impl Trees {
 
     /// Whether a file that is moved still is, at its old place, what the agent moved: no half of the move
     /// is made with what its owner wrote there since.
-    fn moved_as_seen(&self, found: &Pending) -> Result<(), CommitError> {
+    fn moved_as_seen(
+        &self,
+        left: &HashMap<(u64, u64), Version>,
+        found: &Pending,
+    ) -> Result<(), CommitError> {
         let content = found.delta.new.as_ref().map(|new| &new.content);
         let (Some(Content::Base(from)), Some((ino, _))) = (content, found.node) else {
             return Ok(());
@@ -241,9 +251,15 @@ impl Trees {
             .hosts
             .get(found.tree)
             .map(|host| host.base.version(from));
+        let as_in = |seen: &Version, now: &Version| {
+            (seen.kind, seen.size, seen.mtime) == (now.kind, now.size, now.mtime)
+        };
         match (seen, now) {
             (Some(seen), Some(Ok(Some(now))))
-                if (seen.kind, seen.size, seen.mtime) != (now.kind, now.size, now.mtime) =>
+                if !as_in(&seen, &now)
+                    && !left
+                        .get(&(now.dev, now.ino))
+                        .is_some_and(|left| as_in(left, &now)) =>
             {
                 Err(CommitError::Conflict {
                     path: path::text(&found.delta.path),

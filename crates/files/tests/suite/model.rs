@@ -474,3 +474,35 @@ fn two_names_are_changed_again_after_a_settlement() {
         assert_eq!(snapshot(&world.base()), snapshot(&world.inside()));
     }
 }
+
+/// What this commit did itself to one name of a file is no change of the owner's when another name of it
+/// is put in its place.
+#[test]
+fn a_name_moves_whose_file_gets_another_time_under_another_name() {
+    for exchanged in [(1, 4), (4, 1)] {
+        for at in [1, 4] {
+            let disk = Disk::new();
+            fill(&disk.base());
+            let slow = Options {
+                quiet: Duration::from_secs(1000),
+                ..Options::default()
+            };
+            let world = World::on(disk, slow);
+            let _ = snapshot(&world.inside());
+            let plain = scratch();
+            fill(plain.path());
+            let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
+            for op in [
+                Op::Exchange(exchanged.0, exchanged.1),
+                Op::Times(at, 0),
+                Op::Chmod(at, 0o600),
+            ] {
+                assert_eq!(ours.act(&op), theirs.act(&op));
+            }
+            drop((ours, theirs));
+            world.settle();
+            assert_eq!(world.failed(), Vec::<String>::new());
+            assert_eq!(snapshot(&world.base()), snapshot(plain.path()));
+        }
+    }
+}
