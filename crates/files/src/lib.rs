@@ -56,6 +56,8 @@ mod recover;
 pub mod undo;
 /// Which objects of a repository an undo leaves.
 mod objects;
+/// Names that were one file.
+mod one_file;
 /// What the owner changed as well as the agent.
 pub mod conflicts;
 /// What a session keeps on disk.

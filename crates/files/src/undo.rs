@@ -16,6 +16,7 @@ use crate::bytes::digest;
 use crate::commit::Host;
 use crate::delta::{Content, Delta, New};
 use crate::objects::{self, newer};
+use crate::one_file::OneFile;
 use crate::path::{self, Rel};
 use crate::recover::matches_new;
 use crate::settle::{Pending, order};
@@ -69,6 +70,10 @@ impl Trees {
                 below.is_empty() || below.iter().any(hit)
             };
             let all = nets(host);
+            let firsts = all
+                .iter()
+                .filter_map(|(path, net)| Some((path, net.first.as_ref()?)));
+            let one_file = OneFile::of(&host.base, firsts);
             // Repositories in which something that a commit changed stays, and what.
             let mut left: BTreeMap<Rel, Rel> = BTreeMap::new();
             let from = pending.len();
@@ -83,7 +88,12 @@ impl Trees {
                 }
                 match reversed {
                     Ok(None) => {}
-                    Ok(Some(delta)) => pending.push(Pending::again(tree, delta, None)),
+                    Ok(Some(mut delta)) => {
+                        if let (Some(new), Some(first)) = (&mut delta.new, &net.first) {
+                            new.links = one_file.others(path, first);
+                        }
+                        pending.push(Pending::again(tree, delta, None));
+                    }
                     Err(why) => told.push(Undone {
                         tree: name.clone(),
                         path: path::text(path),

@@ -673,3 +673,37 @@ fn attributes_alone_come_back() {
     assert!(world.trees.has_committed("workspace", b"time"));
     assert!(!world.trees.has_committed("workspace", b"tim"));
 }
+
+/// Names of one file are names of one file again, also with one that the agent left alone and one in
+/// another directory.
+#[test]
+fn names_of_one_file_are_one_file_again() {
+    let disk = Disk::new();
+    let base = disk.base();
+    fs::create_dir(base.join("dir")).unwrap();
+    for name in ["changed", "moved", "removed"] {
+        fs::write(base.join(name), format!("old {name}")).unwrap();
+        fs::hard_link(base.join(name), base.join("dir").join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("target", base.join("link")).unwrap();
+    fs::hard_link(base.join("link"), base.join("dir/link")).unwrap();
+    let same = |one: &str| {
+        let ino = |path: &Path| path.symlink_metadata().unwrap().ino();
+        ino(&base.join(one)) == ino(&base.join("dir").join(one))
+    };
+    let old = snapshot(&base);
+    let world = World::on(Arc::clone(&disk), slow());
+    let inside = world.inside();
+    let _ = snapshot(&inside);
+    fs::write(inside.join("changed"), "new").unwrap();
+    fs::rename(inside.join("moved"), inside.join("elsewhere")).unwrap();
+    fs::remove_file(inside.join("removed")).unwrap();
+    fs::remove_file(inside.join("link")).unwrap();
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new());
+    assert_eq!(kept(&world.trees.undo(&[], true)), Vec::<String>::new());
+    assert_eq!(snapshot(&base), old);
+    for name in ["changed", "moved", "removed", "link"] {
+        assert!(same(name), "{name}");
+    }
+}
