@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use similar::TextDiff;
+use similar::{Algorithm, TextDiff};
 
 use crate::acl;
 use crate::attr::Kind;
@@ -42,8 +44,8 @@ pub struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<u8>,
     /// Unified diff of the content, for text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub diff: Option<String>,
+    #[serde(flatten)]
+    pub diff: Option<Patch>,
     /// Whether the content is no text, or too large to show.
     pub binary: bool,
     /// What kind of place it is, when what lies there runs later.
@@ -60,6 +62,33 @@ pub struct Change {
     pub links: Vec<String>,
     /// Whether the owner changed it, too, since the agent saw it.
     pub conflict: bool,
+}
+
+/// A unified diff, whose lines are in whatever code the files are. As JSON: `diff`, and where that is not
+/// all, because it is not UTF-8, the bytes as `diff_base64`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Patch {
+    #[serde(rename = "diff", serialize_with = "as_text")]
+    bytes: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff_base64: Option<String>,
+}
+
+impl Patch {
+    fn of(bytes: Vec<u8>) -> Self {
+        let is_text = std::str::from_utf8(&bytes).is_ok();
+        let diff_base64 = (!is_text).then(|| STANDARD.encode(&bytes));
+        Self { bytes, diff_base64 }
+    }
+
+    /// The diff as `git apply` takes it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn as_text<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
 }
 
 /// An attribute that is not as it was.
@@ -115,26 +144,29 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
             .open_base(old_path, v)
             .or_else(|| base.open_file(old_path).ok().map(|(file, _)| file))
             .map_or(Text::Binary, |file| text_of(&file)),
-        Some(v) => Text::Words(v.target.as_deref().map(path::text).unwrap_or_default()),
-        None => Text::Words(String::new()),
+        Some(v) => Text::Words(v.target.clone().unwrap_or_default()),
+        None => Text::Words(Vec::new()),
     };
     let new = match &delta.new {
         Some(new) if new.kind == Kind::File => {
             open_new(new, base, upper).map_or(Text::Binary, |file| text_of(&file))
         }
-        Some(new) => Text::Words(new.target.as_deref().map(path::text).unwrap_or_default()),
-        None => Text::Words(String::new()),
+        Some(new) => Text::Words(new.target.clone().unwrap_or_default()),
+        None => Text::Words(Vec::new()),
     };
     let found = match (&old, &new) {
         (old, Text::Words(new)) => {
             let executable = delta.new.as_ref().is_some_and(|new| new.mode & 0o111 != 0);
             let old = match old {
-                Text::Words(old) if old_version.is_some() && moved.is_none() => Some(old.as_str()),
+                Text::Words(old) if old_version.is_some() && moved.is_none() => {
+                    Some(String::from_utf8_lossy(old))
+                }
                 _ => None,
             };
+            let new = String::from_utf8_lossy(new);
             let is_file = delta.new.as_ref().is_some_and(|new| new.kind == Kind::File);
             let path = path::text(&delta.path);
-            runs::added(&path, old, is_file.then_some(new.as_str()), executable)
+            runs::added(&path, old.as_deref(), is_file.then_some(&*new), executable)
         }
         _ => Vec::new(),
     };
@@ -151,13 +183,10 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
             (None, false)
         }
         (Text::Words(old), Text::Words(new)) => {
-            let diff = TextDiff::from_lines(&old, &new);
+            let (diff, ratio) = compared(&old, &new);
             // Never 100 for what is not the same.
-            similarity = Some((diff.ratio() * 100.0).clamp(0.0, 99.0) as u8);
-            (
-                Some(diff.unified_diff().context_radius(3).to_string()),
-                false,
-            )
+            similarity = Some((ratio * 100.0).clamp(0.0, 99.0) as u8);
+            (Some(Patch::of(diff)), false)
         }
         _ => (None, true),
     };
@@ -263,8 +292,66 @@ impl Side {
     }
 }
 
+/// For people: what could do something to a terminal is shown by its number.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Out::new(Form::Shown);
+        self.tell(&mut out)?;
+        f.write_str(&String::from_utf8_lossy(&out.bytes))
+    }
+}
+
+/// What is told, and how content is.
+struct Out {
+    bytes: Vec<u8>,
+    form: Form,
+}
+
+#[derive(PartialEq, Eq)]
+enum Form {
+    /// As it is, for a program.
+    AsItIs,
+    /// For a terminal.
+    Shown,
+}
+
+impl Out {
+    fn new(form: Form) -> Self {
+        let bytes = Vec::new();
+        Self { bytes, form }
+    }
+
+    /// Content of a file.
+    fn content(&mut self, text: &[u8]) {
+        if self.form == Form::AsItIs {
+            return self.bytes.extend_from_slice(text);
+        }
+        for chunk in text.utf8_chunks() {
+            self.bytes.extend(harmless(chunk.valid()).into_bytes());
+            for byte in chunk.invalid() {
+                self.bytes.extend(format!("\\x{byte:02x}").into_bytes());
+            }
+        }
+    }
+}
+
+impl fmt::Write for Out {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Change {
+    /// The change as `git apply` takes it: content byte for byte.
+    pub fn patch(&self) -> Vec<u8> {
+        let mut out = Out::new(Form::AsItIs);
+        // Writing to memory does not fail.
+        let _ = self.tell(&mut out);
+        out.bytes
+    }
+
+    fn tell(&self, f: &mut Out) -> fmt::Result {
         self.remarks(f)?;
         let (old, new) = match (&self.before, &self.after) {
             (Some(before), Some(after)) if before.kind != after.kind => {
@@ -284,11 +371,9 @@ impl fmt::Display for Change {
             None => self.block(f, old, new),
         }
     }
-}
 
-impl Change {
     /// What git has no form for.
-    fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn remarks(&self, f: &mut Out) -> fmt::Result {
         let path = self.shown(&self.path);
         if self.conflict {
             writeln!(f, "# conflict: {path} was changed by its owner, too")?;
@@ -322,12 +407,7 @@ impl Change {
     }
 
     /// A change at one place, or one half of a change of kind.
-    fn block(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        old: Option<&Side>,
-        new: Option<&Side>,
-    ) -> fmt::Result {
+    fn block(&self, f: &mut Out, old: Option<&Side>, new: Option<&Side>) -> fmt::Result {
         let path = self.shown(&self.path);
         let known = |side: &Side| matches!(side.kind.as_str(), "file" | "symlink");
         if !old.or(new).is_some_and(known) {
@@ -383,7 +463,7 @@ impl Change {
 
     fn half(
         &self,
-        f: &mut fmt::Formatter<'_>,
+        f: &mut Out,
         a: &str,
         b: &str,
         old: Option<&Side>,
@@ -394,10 +474,15 @@ impl Change {
         };
         let sign = if old.is_some() { '-' } else { '+' };
         let symlink = old.or(new).is_some_and(|side| side.kind == "symlink");
-        let body: Vec<&str> = diff
-            .split_terminator('\n')
-            .filter(|line| line.starts_with(sign) || (line.starts_with(' ') && !symlink))
-            .map(|line| line.get(1..).unwrap_or_default())
+        let mut lines: Vec<&[u8]> = diff.bytes.split(|b| *b == b'\n').collect();
+        if lines.last().is_some_and(|last| last.is_empty()) {
+            lines.pop();
+        }
+        let body: Vec<&[u8]> = lines
+            .into_iter()
+            .filter_map(|line| line.split_first())
+            .filter(|(first, _)| **first == sign as u8 || (**first == b' ' && !symlink))
+            .map(|(_, rest)| rest)
             .collect();
         let count = body.len();
         if count == 0 {
@@ -410,8 +495,9 @@ impl Change {
         };
         writeln!(f, "--- {a}\n+++ {b}\n{range}")?;
         for line in body {
-            let line = given(f, line);
-            writeln!(f, "{sign}{line}")?;
+            write!(f, "{sign}")?;
+            f.content(line);
+            writeln!(f)?;
         }
         if symlink {
             writeln!(f, "\\ No newline at end of file")?;
@@ -421,7 +507,7 @@ impl Change {
 
     fn moved(
         &self,
-        f: &mut fmt::Formatter<'_>,
+        f: &mut Out,
         word: &str,
         from: &str,
         old: Option<&Side>,
@@ -446,14 +532,18 @@ impl Change {
         self.content(f, &a, &b)
     }
 
-    fn content(&self, f: &mut fmt::Formatter<'_>, a: &str, b: &str) -> fmt::Result {
+    fn content(&self, f: &mut Out, a: &str, b: &str) -> fmt::Result {
         if self.binary {
             let bytes = |side: &Option<Side>| side.as_ref().map_or(0, |side| side.bytes);
             let (from, to) = (bytes(&self.before), bytes(&self.after));
             return writeln!(f, "Binary files {a} and {b} differ ({from} to {to} bytes)");
         }
         match &self.diff {
-            Some(diff) => write!(f, "--- {a}\n+++ {b}\n{}", given(f, diff)),
+            Some(diff) => {
+                write!(f, "--- {a}\n+++ {b}\n")?;
+                f.content(&diff.bytes);
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -490,7 +580,8 @@ fn owner_changed(delta: &Delta, base: &Base) -> bool {
 }
 
 enum Text {
-    Words(String),
+    /// In any code.
+    Words(Vec<u8>),
     Binary,
 }
 
@@ -502,7 +593,32 @@ fn text_of(file: &File) -> Text {
     if long || bytes.iter().take(8192).any(|b| *b == 0) {
         return Text::Binary;
     }
-    Text::Words(String::from_utf8_lossy(&bytes).into_owned())
+    Text::Words(bytes)
+}
+
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|b| *b == b'\n').collect()
+}
+
+/// A unified diff by lines as git counts them, which end with a line feed and nothing else.
+fn compared(old: &[u8], new: &[u8]) -> (Vec<u8>, f32) {
+    let (old, new) = (lines(old), lines(new));
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .newline_terminated(true)
+        .diff_slices(&old, &new);
+    let mut out = Vec::new();
+    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
+        out.extend(format!("{}\n", hunk.header()).into_bytes());
+        for line in hunk.iter_changes() {
+            out.extend(line.tag().to_string().into_bytes());
+            out.extend_from_slice(line.value());
+            if !line.value().ends_with(b"\n") {
+                out.extend_from_slice(b"\n\\ No newline at end of file\n");
+            }
+        }
+    }
+    (out, diff.ratio())
 }
 
 fn open_new(new: &New, base: &Base, upper: &Upper) -> Option<File> {
@@ -565,15 +681,6 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Content as the form asks: as it is in the alternate one (`{:#}`), which is for programs.
-fn given(f: &fmt::Formatter<'_>, text: &str) -> String {
-    if f.alternate() {
-        text.to_string()
-    } else {
-        harmless(text)
-    }
-}
-
 /// Characters that change the direction of what follows, so that text looks like another.
 fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -607,6 +714,10 @@ mod tests {
         })
     }
 
+    fn patch(text: &str) -> Option<Patch> {
+        Some(Patch::of(text.as_bytes().to_vec()))
+    }
+
     fn a_change() -> Change {
         Change {
             tree: "workspace".into(),
@@ -616,7 +727,7 @@ mod tests {
             before: side("file", "100644"),
             after: side("file", "100755"),
             similarity: None,
-            diff: Some("@@ -1 +1 @@\n-x\n+\u{1b}[2Jy\n".into()),
+            diff: patch("@@ -1 +1 @@\n-x\n+\u{1b}[2Jy\n"),
             binary: false,
             place: None,
             runs: Vec::new(),
@@ -634,8 +745,11 @@ mod tests {
             "diff --git a/a/b b/a/b\nold mode 100644\nnew mode 100755\n--- a/a/b\n\
              +++ b/a/b\n@@ -1 +1 @@\n-x\n+\\u{1b}[2Jy\n"
         );
-        change.diff = Some("@@ -1 +1 @@\n-x\r\n+\u{1b}\u{202e}y\r\n".into());
-        let (shown, patch) = (change.to_string(), format!("{change:#}"));
+        change.diff = patch("@@ -1 +1 @@\n-x\r\n+\u{1b}\u{202e}y\r\n");
+        let (shown, patch) = (
+            change.to_string(),
+            String::from_utf8(change.patch()).unwrap(),
+        );
         assert!(
             shown.ends_with("\n-x\\r\n+\\u{1b}\\u{202e}y\\r\n"),
             "{shown}"
@@ -648,6 +762,29 @@ mod tests {
             "diff --git a/a/b b/a/b\nnew file mode 100755\n\
              Binary files /dev/null and b/a/b differ (0 to 3 bytes)\n"
         );
+    }
+
+    #[test]
+    fn content_in_another_code_stays_as_it_is() {
+        let mut change = a_change();
+        let (diff, _) = compared(b"caf\xe9\r\nold\rline\n", b"caf\xe9\r\nnew\rline\xff");
+        assert_eq!(
+            diff,
+            b"@@ -1,2 +1,2 @@\n caf\xe9\r\n-old\rline\n+new\rline\xff\n\\ No newline at end of file\n"
+        );
+        change.diff = Some(Patch::of(diff.clone()));
+        assert!(change.patch().ends_with(&diff));
+        let shown = change.to_string();
+        assert!(
+            shown.contains("\n caf\\xe9\\r\n-old\\rline\n+new\\rline\\xff\n"),
+            "{shown}"
+        );
+        let json = serde_json::to_value(&change).unwrap();
+        assert_eq!(json["diff_base64"], STANDARD.encode(&diff));
+        assert_eq!(json["diff"], *String::from_utf8_lossy(&diff));
+        let json = serde_json::to_value(a_change()).unwrap();
+        assert_eq!(json["diff"], "@@ -1 +1 @@\n-x\n+\u{1b}[2Jy\n");
+        assert!(json.get("diff_base64").is_none());
     }
 
     #[test]
@@ -687,7 +824,7 @@ mod tests {
         );
         let mut change = a_change();
         change.after = side("symlink", "120000");
-        change.diff = Some("@@ -1 +1 @@\n-x\n+target\n\\ No newline at end of file\n".into());
+        change.diff = patch("@@ -1 +1 @@\n-x\n+target\n\\ No newline at end of file\n");
         assert_eq!(
             change.to_string(),
             "diff --git a/a/b b/a/b\ndeleted file mode 100644\n--- a/a/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n\

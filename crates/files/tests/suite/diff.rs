@@ -27,6 +27,7 @@ fn git_applies_it() {
     }
     fs::write(base.join("no newline"), "old").unwrap();
     fs::write(base.join("binary"), b"\0old").unwrap();
+    fs::write(base.join("latin"), b"caf\xe9\r\n\x1b[31mred\rline\n").unwrap();
     std::os::unix::fs::symlink("modified", base.join("link")).unwrap();
     let options = Options {
         quiet: Duration::from_secs(1000),
@@ -46,6 +47,12 @@ fn git_applies_it() {
     fs::set_permissions(inside.join("mode"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(inside.join("dir"), inside.join("renamed")).unwrap();
     fs::write(inside.join("no newline"), "new").unwrap();
+    fs::write(
+        inside.join("latin"),
+        "caf\u{e9}\r\n\u{202e}\x1b[32mred\rline\n",
+    )
+    .unwrap();
+    fs::write(inside.join("new latin"), b"\xe9\r\n\x07\xff\r").unwrap();
     fs::write(inside.join("created\twith tab"), "c\n").unwrap();
     fs::write(inside.join("empty"), "").unwrap();
     fs::remove_file(inside.join("link")).unwrap();
@@ -61,7 +68,8 @@ fn git_applies_it() {
     .unwrap();
     let view = snapshot(&inside);
     let changes = world.trees.changes();
-    let patch: String = changes.iter().map(ToString::to_string).collect();
+    let bytes: Vec<u8> = changes.iter().flat_map(files::Change::patch).collect();
+    let patch = String::from_utf8_lossy(&bytes);
     for line in [
         "rename from moved\n",
         "rename from dir/sub/x\n",
@@ -80,7 +88,7 @@ fn git_applies_it() {
         as_json.contains("\"runs\":[{\"entry\":\"scripts.postinstall\""),
         "{as_json}"
     );
-    fs::write(world.disk.dir.path().join("patch"), &patch).unwrap();
+    fs::write(world.disk.dir.path().join("patch"), &bytes).unwrap();
     run(&world.base(), "git apply -v ../patch");
     let files = |lines: Vec<String>| -> Vec<String> {
         lines

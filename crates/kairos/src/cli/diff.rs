@@ -61,16 +61,19 @@ impl Diff {
             When::Never => false,
             When::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
         };
+        let shown = !self.json && (terminal || colour);
+        if !self.json && !shown {
+            // For a program: the content as it is.
+            let patches: Vec<Vec<u8>> = changes.iter().map(files::Change::patch).collect();
+            return plain(&patches.concat());
+        }
         let mut text = String::new();
         for change in &changes {
             if self.json {
                 text.push_str(&serde_json::to_string(change).map_err(Failure::new)?);
                 text.push('\n');
-            } else if terminal || colour {
-                text.push_str(&change.to_string());
             } else {
-                // For a program: the content as it is.
-                text.push_str(&format!("{change:#}"));
+                text.push_str(&change.to_string());
             }
         }
         if self.json {
@@ -80,7 +83,7 @@ impl Diff {
         if terminal && !self.no_pager && !text.is_empty() && paged(&text) {
             return Ok(Status::Success);
         }
-        plain(&text)
+        plain(text.as_bytes())
     }
 }
 
@@ -135,9 +138,9 @@ fn paged(text: &str) -> bool {
 }
 
 /// As it is, whatever the terminal: whether there is colour was decided.
-fn plain(text: &str) -> Outcome<Status> {
+fn plain(text: &[u8]) -> Outcome<Status> {
     let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
             "cannot write to standard output: {error}"
         ))),
