@@ -10,14 +10,13 @@ use kernel::{Channel, Content, EventId, Incoming, Relabel, Source};
 use monitor::session::{Parts, SystemChance, SystemClock};
 use monitor::{Chance as _, Session};
 use policy::Loaded;
-use sandbox::{Agent, Plan, SandboxError};
+use sandbox::{Agent, SandboxError};
 use store::{Blobs, Log, Record, SessionDir, WorkspaceLabels};
 
 use crate::control;
 use crate::deciding::{Deciding, Mode};
 use crate::exit::{Failure, Outcome, Status, at};
 use crate::explaining::Explaining;
-use crate::inside;
 use crate::keys;
 use crate::report::Report;
 use crate::setup::{Lock, RunMode, Setup, apart};
@@ -28,8 +27,11 @@ use crate::watching::{Guarded, Watch, Watching, memory_place};
 
 /// The net channel's settings.
 mod network;
+/// What the boundary is built from.
+mod planning;
 
 use network::Placeholder;
+use planning::Planned;
 
 /// What is to be run, and how.
 #[derive(Debug)]
@@ -208,12 +210,6 @@ fn start(
     explaining: &Explaining,
     interactive: bool,
 ) -> Outcome<(i32, Vec<String>)> {
-    setup.write(dir)?;
-    let beginning = dir.log().with_extension("part");
-    let mut log = Log::create(&beginning, now).map_err(Failure::new)?;
-    log.append(&header(setup, loaded, dir))
-        .map_err(Failure::new)?;
-    log.publish(&dir.log()).map_err(Failure::new)?;
     let telling = Arc::new(Telling::default());
     let memory = memory_place(
         surroundings.place.root(),
@@ -226,43 +222,44 @@ fn start(
         steps::settings(&loaded.kernel),
         memory,
     );
-    let session = Session::new(Parts {
-        policy: Arc::new(loaded.kernel.clone()),
-        rules: Arc::new(Guarded {
-            rules: loaded.rules.clone(),
-            watching: Arc::clone(&watching),
-        }),
-        log,
-        dir: dir.clone(),
-        blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
-        workspace: setup.identity.clone(),
-        chance: Arc::new(SystemChance),
-        clock: Arc::new(SystemClock::default()),
-        labels: Some(labels_of(surroundings.place.root(), setup)?),
-        recovered: None,
-    });
+    // What the boundary is built from is looked for while the session's records are made durable.
+    let (session, planned) = std::thread::scope(|scope| {
+        let plan = || planning::plan(order, surroundings, setup, loaded, placeholders);
+        let planning = std::thread::Builder::new()
+            .name("planning".to_string())
+            .spawn_scoped(scope, plan);
+        let session = session(surroundings, setup, loaded, dir, &watching)?;
+        let planned = match planning.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(planned)) => planned?,
+            // It did not come to an end in a thread of its own.
+            Ok(Err(_)) | Err(_) => plan()?,
+        };
+        Ok::<_, Failure>((session, planned))
+    })?;
     explaining.of(&session);
     task(&session, &order.task);
 
     // The boundary, with nothing of the agent in it yet.
-    let authority = Arc::new(net::Authority::new().map_err(Failure::new)?);
-    let plan = plan(
-        &session,
-        order,
-        surroundings,
-        setup,
-        loaded,
-        placeholders,
-        &authority.pem(),
-    )?;
-    let mut prepared = ahead.prepare(&plan).map_err(confinement)?;
-    let mut notes: Vec<String> = std::mem::take(&mut prepared.notes);
+    let Planned {
+        mut plan,
+        authority,
+    } = planned;
+    planning::seed(&mut plan, &session, surroundings, loaded)?;
+    let preparing = ahead.hand_over(&plan).map_err(confinement)?;
 
-    // The channels.
+    // The channels, as far as they do not need it.
     telling.listen(&session);
     watching.listen(&session);
     let tasks = Some(PathBuf::from("/proc"));
     let trees = file_channel(&session, setup, loaded.files, interactive, tasks)?;
+    network::keys_are_hidden(loaded, &plan)?;
+    let mut config = network::config(loaded, placeholders, authority, &telling, &watching)?;
+    let states = setup.trees.iter().filter(|(name, _)| name != "workspace");
+    config.keys = keys::given(plan.env.values(), states.map(|(_, path)| path));
+    let deciding = Deciding::start(&session, mode);
+
+    let mut prepared = preparing.ready().map_err(confinement)?;
+    let mut notes: Vec<String> = std::mem::take(&mut prepared.notes);
     let mut serving = match prepared.fuse.take() {
         Some(fuse) => trees.serve(fuse).map_err(Failure::new)?,
         None => return Err(Failure::new("the boundary gave no file channel")),
@@ -271,15 +268,10 @@ fn start(
         tcp: std::mem::take(&mut prepared.tcp),
         udp: std::mem::take(&mut prepared.udp),
     };
-    network::keys_are_hidden(loaded, &plan)?;
-    let mut config = network::config(loaded, placeholders, authority, &telling, &watching)?;
-    let states = setup.trees.iter().filter(|(name, _)| name != "workspace");
-    config.keys = keys::given(plan.env.values(), states.map(|(_, path)| path));
     let net =
         Arc::new(net::Net::start(config, Arc::clone(&session), sockets).map_err(Failure::new)?);
     session.attach(Channel::Net, Arc::clone(&net) as Arc<dyn monitor::Channel>);
     network::publish(&session, &net, &order.publish, prepared.door.take())?;
-    let deciding = Deciding::start(&session, mode);
     control::serve(&session)?;
 
     // The agent.
@@ -304,6 +296,37 @@ fn start(
     }
     session.sync().map_err(Failure::new)?;
     Ok((code, notes))
+}
+
+/// A new session with its records, whose beginning is durable.
+fn session(
+    surroundings: &Surroundings,
+    setup: &Setup,
+    loaded: &Loaded,
+    dir: &SessionDir,
+    watching: &Arc<Watching>,
+) -> Outcome<Arc<Session>> {
+    setup.write(dir)?;
+    let beginning = dir.log().with_extension("part");
+    let mut log = Log::create(&beginning, now).map_err(Failure::new)?;
+    log.append(&header(setup, loaded, dir))
+        .map_err(Failure::new)?;
+    log.publish(&dir.log()).map_err(Failure::new)?;
+    Ok(Session::new(Parts {
+        policy: Arc::new(loaded.kernel.clone()),
+        rules: Arc::new(Guarded {
+            rules: loaded.rules.clone(),
+            watching: Arc::clone(watching),
+        }),
+        log,
+        dir: dir.clone(),
+        blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
+        workspace: setup.identity.clone(),
+        chance: Arc::new(SystemChance),
+        clock: Arc::new(SystemClock::default()),
+        labels: Some(labels_of(surroundings.place.root(), setup)?),
+        recovered: None,
+    }))
 }
 
 /// Starts the agent on its terminal and waits for it.
@@ -520,77 +543,6 @@ fn trees(loaded: &Loaded, workspace: &Path, program: &str) -> Outcome<Vec<(Strin
         }
     }
     Ok(trees)
-}
-
-fn plan(
-    session: &Session,
-    order: &Order,
-    surroundings: &Surroundings,
-    setup: &Setup,
-    loaded: &Loaded,
-    placeholders: &[Placeholder],
-    authority_pem: &str,
-) -> Outcome<Plan> {
-    let mut plan = Plan::new(
-        order.command.clone(),
-        setup.workspace.clone(),
-        surroundings.home.clone(),
-    );
-    let mut set = inside::variables();
-    for item in placeholders {
-        set.insert(item.env.clone().into(), item.placeholder.clone().into());
-    }
-    plan.env = sandbox::plan::environment(
-        std::env::vars_os(),
-        &loaded.agent.env,
-        &surroundings.home,
-        set,
-    );
-    plan.env
-        .insert("PWD".into(), setup.workspace.clone().into());
-    plan.trees = setup
-        .trees
-        .iter()
-        .map(|(name, path)| sandbox::Tree {
-            name: name.clone(),
-            target: path.clone(),
-        })
-        .collect();
-    plan.files = inside::files(authority_pem, &plan.hostname, &network::known_hosts(loaded));
-    for seed in &loaded.agent.seed {
-        match std::fs::read(seed) {
-            Ok(content) => {
-                // It reaches the agent as any file does, so what is secret in it is known.
-                let path = seed.strip_prefix(&surroundings.home).unwrap_or(seed);
-                session.incoming(Incoming {
-                    channel: Channel::File,
-                    source: Source::Location {
-                        tree: "home".to_string(),
-                        path: path.to_string_lossy().trim_start_matches('/').to_string(),
-                    },
-                    content: Content::new(content.clone()),
-                    leaves: Vec::new(),
-                    answers: None,
-                    layer: None,
-                });
-                plan.files.push(sandbox::SyntheticFile::seed(seed, content));
-            }
-            Err(_) if !loaded.agent.seed_named => {}
-            Err(error) => return Err(at("read", seed)(error)),
-        }
-    }
-    plan.read_only.extend(
-        loaded
-            .agent
-            .expose
-            .iter()
-            .chain(&order.expose)
-            .map(|path| sandbox::Bind::same(path.clone())),
-    );
-    plan.host_ports = loaded.loopback_ports();
-    plan.nested_namespaces = loaded.agent.nested_namespaces;
-    sandbox::tools::Tools::discover(&plan).add_to(&mut plan);
-    Ok(plan)
 }
 
 /// Opens the trees of a session and makes them its file channel.

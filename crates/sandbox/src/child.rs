@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Signal, WaitOptions};
@@ -13,7 +13,6 @@ use crate::control::{Control, Failure, Reply, Request};
 use crate::doctor::{CheckName, namespace_check};
 use crate::error::During;
 use crate::identity::Identity;
-use crate::plan::Plan;
 use crate::sys::{self, Fork};
 use crate::{SandboxError, init, view};
 
@@ -106,19 +105,15 @@ fn outer(control: &Control) -> Result<(), SandboxError> {
             .ok_or_else(|| SandboxError::step("read the plan", "the monitor is gone"))
     };
     match next()?.0 {
-        Request::Enter(identity) => {
+        Request::Enter { identity, trees } => {
             enter_outer_namespaces(control, identity)?;
-            let (Request::Prepare, fds) = next()? else {
-                return Err(SandboxError::step("read the plan", "it did not come"));
-            };
-            let plan = read_plan(fds)?;
             // Here and not in init: requests then name tasks as the monitor's own `/proc` does.
-            let fuse = match plan.trees.is_empty() {
-                true => None,
-                false => Some(view::mount_fuse(identity)?),
+            let fuse = match trees {
+                true => Some(view::mount_fuse(identity)?),
+                false => None,
             };
             match sys::fork().during("start init")? {
-                Fork::Child => init::run(control, identity, &plan, fuse),
+                Fork::Child => init::run(control, identity, fuse),
                 Fork::Parent(pid) => {
                     // Only the monitor keeps it.
                     drop(fuse);
@@ -138,15 +133,4 @@ pub(crate) fn tie_to_parent() -> Result<(), SandboxError> {
         .during("tie init to the outer process")?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .during("close init to inspection")
-}
-
-fn read_plan(fds: Vec<OwnedFd>) -> Result<Plan, SandboxError> {
-    let memory = fds
-        .into_iter()
-        .next()
-        .ok_or_else(|| SandboxError::step("read the plan", "it did not come along"))?;
-    // At once: what the agent is to trust is in it, and reading it byte by byte is slow.
-    let mut text = Vec::new();
-    io::Read::read_to_end(&mut std::fs::File::from(memory), &mut text).during("read the plan")?;
-    serde_json::from_slice(&text).during("read the plan")
 }

@@ -17,16 +17,17 @@ use crate::identity::Identity;
 /// What the monitor says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Enter the outer namespaces as this one; a plan follows.
-    Enter(Identity),
+    /// Enter the outer namespaces as this one, with a FUSE file system if there are `trees`, and
+    /// begin with what no plan says; a plan follows.
+    Enter { identity: Identity, trees: bool },
     /// Build the first phase of the plan, which is in the memfd that comes along.
     Prepare,
     /// Try each ability of the host and report.
     Probe(Identity),
     /// The id maps of N0 are written.
     Mapped,
-    /// Build the view and start the agent on the first three descriptors that come along; the fourth
-    /// is the end of a socket on which [`Request::Socket`] is asked.
+    /// Finish the view and start the agent on the first three descriptors that come along; the
+    /// fourth is the end of a socket on which [`Request::Socket`] is asked.
     Start,
     /// Make a TCP socket inside, of IPv6 or of IPv4.
     Socket { v6: bool },
@@ -162,11 +163,18 @@ impl Control {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let got = retry(|| {
-            let mut parts = [IoSliceMut::new(&mut bytes)];
-            let flags = RecvFlags::CMSG_CLOEXEC;
-            rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, flags)
-        });
+        let mut receive = || {
+            retry(|| {
+                let mut parts = [IoSliceMut::new(&mut bytes)];
+                let flags = RecvFlags::CMSG_CLOEXEC;
+                rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, flags)
+            })
+        };
+        let got = match receive() {
+            // The other end did not read everything; what it said before it went is still to come.
+            Err(rustix::io::Errno::CONNRESET) => receive(),
+            other => other,
+        };
         let got = match got {
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
             other => other?,

@@ -181,7 +181,7 @@ pub(crate) fn probe(control: &Control, identity: Identity) -> Result<(), Sandbox
         Err(SandboxError::Host { check }) => check,
         Err(error) => CheckName::Fuse.missing(error.to_string()),
     });
-    match network::set_up(&[]) {
+    match network::set_up() {
         Ok(capture) => {
             checks.push(CheckName::Network.ok("loopback only, every address local"));
             checks.push(match capture.complete {
@@ -217,7 +217,8 @@ fn probe_mounts(identity: Identity) -> Vec<Check> {
         Err(error) => return vec![CheckName::ProcMount.missing(error.to_string())],
     };
     let plan = crate::Plan::new(vec!["true".into()], "/tmp".into(), "/home/kairos".into());
-    let mounts = match view::build(&plan, identity, &proc_mount, None, None) {
+    let built = view::begin(&plan, identity, &proc_mount);
+    let mounts = match built.and_then(|view| view.finish(&plan, None, None)) {
         Ok(()) => CheckName::Mounts.ok("read-only system, private /tmp, /run and home"),
         Err(error) => CheckName::Mounts.missing(error.to_string()),
     };

@@ -1,5 +1,8 @@
 //! Process 1 of the agent's pid namespace: builds the network and the view, starts the agent,
 //! collects orphans, and takes everything with it when it ends.
+//!
+//! Each step is taken as soon as what it needs is known, while the monitor is busy with its own
+//! part: the network before the plan is there, most of the view before the trees are served.
 
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,20 +14,15 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use crate::control::{Control, ExitKind, Failure, Reply, Request};
 use crate::error::During;
 use crate::identity::Identity;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::sys::{self, Fork};
 use crate::view::{self, FuseMount};
 use crate::{SandboxError, agent, child, network};
 
 /// Never returns: when the agent or the monitor is gone, so is this process, and the kernel ends
 /// everything else in the namespace.
-pub(crate) fn run(
-    control: &Control,
-    identity: Identity,
-    plan: &Plan,
-    fuse: Option<FuseMount>,
-) -> ! {
-    let code = match confine(control, identity, plan, fuse) {
+pub(crate) fn run(control: &Control, identity: Identity, fuse: Option<FuseMount>) -> ! {
+    let code = match confine(control, identity, fuse) {
         Ok(()) => 0,
         Err(error) => {
             let _ = control.send(&Reply::Failed(Failure::from(error)), &[]);
@@ -37,16 +35,29 @@ pub(crate) fn run(
 fn confine(
     control: &Control,
     identity: Identity,
-    plan: &Plan,
     fuse: Option<FuseMount>,
 ) -> Result<(), SandboxError> {
     child::tie_to_parent()?;
     let umask = rustix::process::umask(Mode::empty());
     let proc_mount = view::mount_proc()?;
-    let capture = network::set_up(&plan.host_ports)?;
+    let mut capture = network::set_up()?;
     allow_low_ports(identity);
+
+    let plan = match control.receive().during("wait for the plan")? {
+        Some((Request::Prepare, fds)) => plan::read(fds).during("read the plan")?,
+        Some((other, _)) => {
+            return Err(SandboxError::step(
+                "wait for the plan",
+                format!("unexpected {other:?}"),
+            ));
+        }
+        None => return Ok(()),
+    };
+    let plan = &plan;
+    capture.listen_on(&plan.host_ports)?;
     rustix::system::sethostname(plan.hostname.as_bytes()).during("set the host name")?;
     let fuse_mount = announce(control, capture, fuse)?;
+    let view = view::begin(plan, identity, &proc_mount)?;
 
     let stdio = match control.receive().during("wait for the start")? {
         Some((Request::Start, fds)) => fds,
@@ -60,7 +71,7 @@ fn confine(
         .map_err(|_| SandboxError::step("start", "four descriptors are needed"))?;
     let stdio = [stdin, stdout, stderr];
     let terminal = stdio.iter().find(|fd| rustix::termios::isatty(fd));
-    view::build(plan, identity, &proc_mount, fuse_mount, terminal)?;
+    view.finish(plan, fuse_mount, terminal)?;
     let children = sys::child_events().during("watch for ended processes")?;
     lead_session(&stdio)?;
     let agent = start_agent(plan, identity, &proc_mount, stdio, umask)?;

@@ -36,5 +36,5 @@ pub use doctor::{Check, CheckName, CheckStatus, doctor, doctor_with};
 pub use error::SandboxError;
 pub use plan::{Bind, Plan, SyntheticFile, Tree};
 pub use prepare::{
-    Agent, Ahead, Door, Exit, Launcher, Prepared, Stdio, ahead, prepare, prepare_with,
+    Agent, Ahead, Door, Exit, Launcher, Prepared, Preparing, Stdio, ahead, prepare, prepare_with,
 };

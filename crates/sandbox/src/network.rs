@@ -21,11 +21,11 @@ pub(crate) struct Capture {
     pub(crate) notes: Vec<String>,
     /// Whether every port is captured, or only the well-known ones.
     pub(crate) complete: bool,
+    families: Vec<AddressFamily>,
 }
 
-/// Brings the network of this namespace up and captures it. Connections to `host_ports` of the
-/// loopback range are captured too; all others there are the agent's own business.
-pub(crate) fn set_up(host_ports: &[u16]) -> Result<Capture, SandboxError> {
+/// Brings the network of this namespace up and captures it.
+pub(crate) fn set_up() -> Result<Capture, SandboxError> {
     let families = raise_loopback().during("bring up the loopback device")?;
     let udp = families
         .iter()
@@ -54,27 +54,31 @@ pub(crate) fn set_up(host_ports: &[u16]) -> Result<Capture, SandboxError> {
                 .collect()
         }
     };
-    let mut tcp: io::Result<Vec<_>> = tcp;
-    for port in host_ports {
-        if !complete && FALLBACK_PORTS.contains(port) {
-            continue;
-        }
-        for family in &families {
-            let one = listener(*family, *port);
-            tcp = tcp.and_then(|mut all| {
-                one.map(|one| {
-                    all.push(one);
-                    all
-                })
-            });
-        }
-    }
+    let tcp: io::Result<Vec<_>> = tcp;
     Ok(Capture {
         tcp: tcp.during("listen for the agent's connections")?,
         udp,
         notes,
         complete,
+        families,
     })
+}
+
+impl Capture {
+    /// Captures connections to these ports of the loopback range, too; all others there are the
+    /// agent's own business.
+    pub(crate) fn listen_on(&mut self, host_ports: &[u16]) -> Result<(), SandboxError> {
+        for port in host_ports {
+            if !self.complete && FALLBACK_PORTS.contains(port) {
+                continue;
+            }
+            for family in &self.families {
+                let one = listener(*family, *port).during("listen for the agent's connections")?;
+                self.tcp.push(one);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A TCP socket of this namespace that is not connected yet.

@@ -2,6 +2,7 @@
 //! and compared.
 
 mod lossless;
+mod passing;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxError;
+
+pub(crate) use passing::{read, write};
 
 /// Everything that decides how one agent is confined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,10 @@
 //! The monitor's side: start the boundary, get its descriptors, start the agent, wait for it.
 
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Mutex;
-
-use rustix::fs::{MemfdFlags, SeekFrom};
 
 use crate::SandboxError;
 use crate::child::HIDDEN_ARGUMENT;
@@ -15,7 +12,7 @@ use crate::control::{Control, ExitKind, Reply, Request};
 use crate::doctor::CheckName;
 use crate::error::During;
 use crate::identity::Identity;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 
 /// Builds the namespaces of one agent. Nothing of the agent runs yet.
 pub fn prepare(plan: &Plan) -> Result<Prepared, SandboxError> {
@@ -25,15 +22,17 @@ pub fn prepare(plan: &Plan) -> Result<Prepared, SandboxError> {
 /// As [`prepare`], with another program for the children.
 pub fn prepare_with(plan: &Plan, launcher: &Launcher) -> Result<Prepared, SandboxError> {
     plan.check()?;
-    Boundary::enter(launcher)?.prepare(plan)
+    Boundary::enter(launcher, !plan.trees.is_empty())?
+        .hand_over(plan)?
+        .ready()
 }
 
-/// Starts the boundary's own process ahead of its plan: it enters its namespaces while the plan is
-/// made. Dropped without one, it ends.
+/// Starts the boundary's own process ahead of its plan, which has trees: it enters its namespaces
+/// while the plan is made. Dropped without one, it ends.
 pub fn ahead() -> Ahead {
     let entering = std::thread::Builder::new()
         .name("sandbox-ahead".to_string())
-        .spawn(|| Boundary::enter(&Launcher::default()));
+        .spawn(|| Boundary::enter(&Launcher::default(), true));
     Ahead(entering.ok())
 }
 
@@ -42,12 +41,23 @@ pub fn ahead() -> Ahead {
 pub struct Ahead(Option<std::thread::JoinHandle<Result<Boundary, SandboxError>>>);
 
 impl Ahead {
-    /// As [`prepare`].
-    pub fn prepare(mut self, plan: &Plan) -> Result<Prepared, SandboxError> {
+    /// Gives it its plan, and does not wait for what becomes of it.
+    pub fn hand_over(mut self, plan: &Plan) -> Result<Preparing, SandboxError> {
         plan.check()?;
         let entered = self.0.take().and_then(|entering| entering.join().ok());
-        let boundary = entered.unwrap_or_else(|| Boundary::enter(&Launcher::default()))?;
-        boundary.prepare(plan)
+        let boundary = entered.unwrap_or_else(|| Boundary::enter(&Launcher::default(), true))?;
+        boundary.hand_over(plan)
+    }
+}
+
+/// A boundary that has its plan. Dropping it ends it.
+#[derive(Debug)]
+pub struct Preparing(Boundary);
+
+impl Preparing {
+    /// Waits until its descriptors are there.
+    pub fn ready(self) -> Result<Prepared, SandboxError> {
+        self.0.ready()
     }
 }
 
@@ -59,20 +69,26 @@ impl Drop for Ahead {
 }
 
 impl Boundary {
-    fn enter(launcher: &Launcher) -> Result<Self, SandboxError> {
+    fn enter(launcher: &Launcher, trees: bool) -> Result<Self, SandboxError> {
         let boundary = Self::launch(launcher)?;
-        boundary
-            .control
-            .send(&Request::Enter(boundary.identity), &[])
-            .during("start the outer process")?;
+        let identity = boundary.identity;
+        boundary.tell(
+            &Request::Enter { identity, trees },
+            &[],
+            "start the outer process",
+        )?;
         boundary.serve_maps()?;
         Ok(boundary)
     }
 
-    fn prepare(self, plan: &Plan) -> Result<Prepared, SandboxError> {
-        self.control
-            .send(&Request::Prepare, &[write_plan(plan)?.as_fd()])
-            .during("hand over the plan")?;
+    fn hand_over(self, plan: &Plan) -> Result<Preparing, SandboxError> {
+        let step = "hand over the plan";
+        let written = plan::write(plan).during(step)?;
+        self.tell(&Request::Prepare, &[written.as_fd()], step)?;
+        Ok(Preparing(self))
+    }
+
+    fn ready(self) -> Result<Prepared, SandboxError> {
         match self.receive("prepare the boundary")? {
             (
                 Reply::Ready {
@@ -185,7 +201,7 @@ pub struct Stdio {
 }
 
 impl Prepared {
-    /// Builds the view, drops what is not the agent's and runs its program.
+    /// Finishes the view, drops what is not the agent's and runs its program.
     pub fn start(self, stdio: Stdio) -> Result<Agent, SandboxError> {
         self.boundary
             .identity
@@ -197,9 +213,7 @@ impl Prepared {
             self.theirs.as_fd(),
         ];
         self.boundary
-            .control
-            .send(&Request::Start, &fds)
-            .during("start the agent")?;
+            .tell(&Request::Start, &fds, "start the agent")?;
         // Only init has it now, so asking ends when init does.
         drop(self.theirs);
         match self.boundary.receive("start the agent")? {
@@ -347,9 +361,23 @@ impl Boundary {
         }
         std::fs::write(proc.join("uid_map"), uids).map_err(host)?;
         std::fs::write(proc.join("gid_map"), gids).map_err(host)?;
-        self.control
-            .send(&Request::Mapped, &[])
-            .during("enter the user namespace")
+        self.tell(&Request::Mapped, &[], "enter the user namespace")
+    }
+
+    /// Whoever does not listen any more has ended, and said why if it could.
+    fn tell(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        step: &str,
+    ) -> Result<(), SandboxError> {
+        match self.control.send(request, fds) {
+            Ok(()) => Ok(()),
+            Err(error) => match self.receive(step) {
+                Err(why) => Err(why),
+                Ok(_) => Err(SandboxError::step(step, error)),
+            },
+        }
     }
 
     fn receive(&self, step: &str) -> Result<(Reply, Vec<OwnedFd>), SandboxError> {
@@ -394,25 +422,13 @@ impl Drop for Boundary {
 /// The probe of [`crate::doctor`]: what the children find when they try.
 pub(crate) fn probe(launcher: &Launcher) -> Result<Vec<crate::doctor::Check>, SandboxError> {
     let boundary = Boundary::launch(launcher)?;
-    boundary
-        .control
-        .send(&Request::Probe(boundary.identity), &[])
-        .during("ask for a probe of the host")?;
+    let request = Request::Probe(boundary.identity);
+    boundary.tell(&request, &[], "ask for a probe of the host")?;
     boundary.serve_maps()?;
     match boundary.receive("probe the host")? {
         (Reply::Probed(checks), _) => Ok(checks),
         (other, _) => Err(unexpected("probe the host", &other)),
     }
-}
-
-fn write_plan(plan: &Plan) -> Result<OwnedFd, SandboxError> {
-    let step = "write the plan down";
-    let memory = rustix::fs::memfd_create("kairos-plan", MemfdFlags::CLOEXEC).during(step)?;
-    let mut file = std::fs::File::from(memory);
-    file.write_all(&serde_json::to_vec(plan).during(step)?)
-        .during(step)?;
-    rustix::fs::seek(&file, SeekFrom::Start(0)).during(step)?;
-    Ok(file.into())
 }
 
 fn only_child(pid: u32) -> Option<u32> {

@@ -7,6 +7,7 @@
 mod files;
 mod mounts;
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -67,47 +68,62 @@ pub(crate) fn mount_fuse(identity: Identity) -> Result<FuseMount, SandboxError> 
     Ok(FuseMount { device, mount })
 }
 
-/// Builds the view and makes it this process's root. The old root is gone afterwards.
-pub(crate) fn build(
+/// Begins the view: everything that is neither a tree nor below one. The trees need not be served yet.
+pub(crate) fn begin(
     plan: &Plan,
     identity: Identity,
     proc_mount: &OwnedFd,
-    fuse_mount: Option<OwnedFd>,
-    terminal: Option<&OwnedFd>,
-) -> Result<(), SandboxError> {
+) -> Result<View, SandboxError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).during("separate the mounts from the host's")?;
     let host = open_path(CWD, Path::new("/")).during("open the host's root")?;
     let root = tmpfs(0o755, None).during("make an empty root")?;
     move_onto(&root, CWD, Path::new("/")).during("mount the empty root")?;
     let holder = tmpfs(0o755, None).during("make a place for synthetic files")?;
+    let dev = tmpfs(0o755, Some(1 << 20)).during("make /dev")?;
     let view = View {
         host,
         root,
         holder,
+        dev,
+        held: Cell::new(0),
         identity,
         bytes_max: plan.private_bytes_max,
-        terminal,
     };
-
-    view.populate(plan, proc_mount, fuse_mount)?;
-    set_read_only(&view.root, false).during("make the root read-only")?;
-
-    let step = "leave the host's root";
-    rustix::process::fchdir(&view.root).during(step)?;
-    rustix::process::pivot_root(".", ".").during(step)?;
-    rustix::process::fchdir(&view.host).during(step)?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?;
-    rustix::process::chdir("/").during(step)
+    view.park().during("make a place for synthetic files")?;
+    for (target, piece) in pieces(plan) {
+        let place = || format!("place `{}`", target.display());
+        match piece {
+            Piece::Proc => view.attach(proc_mount, target, true).during_with(place)?,
+            _ if in_or_below_a_tree(plan, target) => {}
+            _ => view.place(target, piece)?,
+        }
+    }
+    for path in ["/var/log", "/var/cache", "/var/lib", "/sys", "/mnt", "/srv"] {
+        let _ = view.directory(Path::new(path));
+    }
+    let _ = rustix::fs::symlinkat("/run", &view.root, "var/run");
+    view.cover(plan, |path| !in_or_below_a_tree(plan, path))?;
+    if !plan.nested_namespaces {
+        // With these masks no nested sandbox could mount a /proc of its own.
+        for path in PROC_MASKED {
+            view.mask(Path::new(path))?;
+        }
+    }
+    Ok(view)
 }
 
-struct View<'t> {
+/// A view that is being built.
+pub(crate) struct View {
     host: OwnedFd,
     root: OwnedFd,
+    /// Synthetic files are cloned from here.
     holder: OwnedFd,
+    dev: OwnedFd,
+    /// How many files are in the holder.
+    held: Cell<u32>,
     identity: Identity,
     bytes_max: Option<u64>,
-    terminal: Option<&'t OwnedFd>,
 }
 
 /// One thing to place; the order of variants decides at the same path.
@@ -120,67 +136,32 @@ enum Piece<'a> {
     Dev,
 }
 
-impl View<'_> {
-    fn populate(
-        &self,
+impl View {
+    /// Places the trees and what is below them, and makes the view this process's root. The old root is
+    /// gone afterwards.
+    pub(crate) fn finish(
+        self,
         plan: &Plan,
-        proc_mount: &OwnedFd,
         fuse_mount: Option<OwnedFd>,
+        terminal: Option<&OwnedFd>,
     ) -> Result<(), SandboxError> {
-        self.park().during("make a place for synthetic files")?;
+        if let Some(terminal) = terminal {
+            self.console(terminal);
+        }
+        set_read_only(&self.dev, false).during("make /dev")?;
         if let Some(fuse) = &fuse_mount {
             self.directory(Path::new(FUSE_PARKED))
                 .during("make a place for the trees")?;
             move_onto(fuse, &self.root, Path::new(FUSE_PARKED)).during("attach the trees")?;
         }
         for (target, piece) in pieces(plan) {
-            let place = |verb: &str| format!("{verb} `{}`", target.display());
             match piece {
-                Piece::Bind(bind) => self.bind(bind)?,
-                Piece::Private(mode) => {
-                    let mount = tmpfs(mode, self.bytes_max).during("make a private directory")?;
-                    self.attach(&mount, target, true)
-                        .during_with(|| place("make"))?;
-                }
-                Piece::Tree(name) => {
-                    let fuse = fuse_mount.as_ref().ok_or_else(|| {
-                        SandboxError::step("place a tree", "no FUSE file system is mounted")
-                    })?;
-                    let tree = clone_at(fuse, Path::new(name))
-                        .during_with(|| format!("reach the tree `{name}`"))?;
-                    self.attach(&tree, target, true)
-                        .during_with(|| place("place a tree at"))?;
-                }
-                Piece::Proc => {
-                    self.attach(proc_mount, target, true)
-                        .during_with(|| place("place"))?;
-                }
-                Piece::Dev => self.devices()?,
+                Piece::Tree(name) => self.tree(target, name, fuse_mount.as_ref())?,
+                _ if in_or_below_a_tree(plan, target) => self.place(target, piece)?,
+                _ => {}
             }
         }
-        for path in ["/var/log", "/var/cache", "/var/lib", "/sys", "/mnt", "/srv"] {
-            let _ = self.directory(Path::new(path));
-        }
-        let _ = rustix::fs::symlinkat("/run", &self.root, "var/run");
-        for path in &plan.masked {
-            self.mask(path)?;
-        }
-        if !plan.nested_namespaces {
-            // With these masks no nested sandbox could mount a /proc of its own.
-            for path in PROC_MASKED {
-                self.mask(Path::new(path))?;
-            }
-        }
-        let mut files = Files::new(self);
-        // A tree shows the real home with what the principal has there; it needs no seed.
-        for file in plan
-            .files
-            .iter()
-            .filter(|file| !(file.writable && in_tree(plan, &file.path)))
-        {
-            files.place(file)?;
-        }
-        files.finish()?;
+        self.cover(plan, |path| in_or_below_a_tree(plan, path))?;
         self.unpark(PARKED).during("detach the synthetic files")?;
         // In a tree, a missing directory is the principal's to make: to make it is an effect.
         if !in_tree(plan, &plan.cwd) {
@@ -190,7 +171,59 @@ impl View<'_> {
         if fuse_mount.is_some() {
             self.unpark(FUSE_PARKED).during("hide the mount of trees")?;
         }
-        Ok(())
+        set_read_only(&self.root, false).during("make the root read-only")?;
+
+        let step = "leave the host's root";
+        rustix::process::fchdir(&self.root).during(step)?;
+        rustix::process::pivot_root(".", ".").during(step)?;
+        rustix::process::fchdir(&self.host).during(step)?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?;
+        rustix::process::chdir("/").during(step)
+    }
+
+    fn place(&self, target: &Path, piece: Piece<'_>) -> Result<(), SandboxError> {
+        match piece {
+            Piece::Bind(bind) => self.bind(bind),
+            Piece::Private(mode) => {
+                let mount = tmpfs(mode, self.bytes_max).during("make a private directory")?;
+                self.attach(&mount, target, true)
+                    .during_with(|| format!("make `{}`", target.display()))
+            }
+            Piece::Dev => self.devices(),
+            // Each has its own time.
+            Piece::Proc | Piece::Tree(_) => Ok(()),
+        }
+    }
+
+    fn tree(
+        &self,
+        target: &Path,
+        name: &str,
+        fuse_mount: Option<&OwnedFd>,
+    ) -> Result<(), SandboxError> {
+        let fuse = fuse_mount
+            .ok_or_else(|| SandboxError::step("place a tree", "no FUSE file system is mounted"))?;
+        let tree =
+            clone_at(fuse, Path::new(name)).during_with(|| format!("reach the tree `{name}`"))?;
+        self.attach(&tree, target, true)
+            .during_with(|| format!("place a tree at `{}`", target.display()))
+    }
+
+    /// Puts masks and synthetic files over what is there, where `now` says so.
+    fn cover(&self, plan: &Plan, now: impl Fn(&Path) -> bool) -> Result<(), SandboxError> {
+        for path in plan.masked.iter().filter(|path| now(path)) {
+            self.mask(path)?;
+        }
+        let mut files = Files::new(self);
+        // A tree shows the real home with what the principal has there; it needs no seed.
+        for file in plan
+            .files
+            .iter()
+            .filter(|file| now(&file.path) && !(file.writable && in_tree(plan, &file.path)))
+        {
+            files.place(file)?;
+        }
+        files.finish()
     }
 
     fn bind(&self, bind: &Bind) -> Result<(), SandboxError> {
@@ -222,8 +255,8 @@ impl View<'_> {
     /// The few devices that programs expect, and a terminal file system of its own.
     fn devices(&self) -> Result<(), SandboxError> {
         let step = "make /dev";
-        let dev = tmpfs(0o755, Some(1 << 20)).during(step)?;
-        self.attach(&dev, Path::new("/dev"), true).during(step)?;
+        self.attach(&self.dev, Path::new("/dev"), true)
+            .during(step)?;
         for name in ["null", "zero", "full", "random", "urandom", "tty"] {
             let source = open_in(&self.host, &Path::new("/dev").join(name), OFlags::PATH)
                 .during_with(|| format!("find the host's /dev/{name}"))?;
@@ -232,7 +265,7 @@ impl View<'_> {
                 .during(step)?;
         }
         for (name, target) in DEVICE_LINKS {
-            rustix::fs::symlinkat(*target, &dev, *name).during(step)?;
+            rustix::fs::symlinkat(*target, &self.dev, *name).during(step)?;
         }
         let mut options = vec![("ptmxmode", Some("0666")), ("mode", Some("0620"))];
         if self.identity == Identity::Shifted {
@@ -244,11 +277,7 @@ impl View<'_> {
             .during(step)?;
         let shared = tmpfs(0o1777, self.bytes_max).during(step)?;
         self.attach(&shared, Path::new("/dev/shm"), true)
-            .during(step)?;
-        if let Some(terminal) = self.terminal {
-            self.console(terminal);
-        }
-        set_read_only(&dev, false).during(step)
+            .during(step)
     }
 
     /// The agent's terminal belongs to the host's terminal file system, where `ttyname` cannot
@@ -394,6 +423,12 @@ fn in_tree(plan: &Plan, path: &Path) -> bool {
     let around = pieces.iter().filter(|(target, _)| path.starts_with(target));
     let deepest = around.max_by_key(|(target, _)| target.components().count());
     matches!(deepest, Some((_, Piece::Tree(_))))
+}
+
+/// Whether a place waits for the trees.
+fn in_or_below_a_tree(plan: &Plan, path: &Path) -> bool {
+    let mut trees = plan.trees.iter();
+    trees.any(|tree| path.starts_with(&tree.target))
 }
 
 /// Where mounts wait while parts of them are cloned; detached before the agent starts.

@@ -19,16 +19,14 @@ use crate::plan::SyntheticFile;
 
 /// Places synthetic files one after the other.
 pub(super) struct Files<'a> {
-    view: &'a View<'a>,
-    count: u32,
+    view: &'a View,
     shadows: Vec<PathBuf>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(view: &'a View<'a>) -> Self {
+    pub(super) fn new(view: &'a View) -> Self {
         Self {
             view,
-            count: 0,
             shadows: Vec::new(),
         }
     }
@@ -104,9 +102,10 @@ impl<'a> Files<'a> {
     }
 
     /// A read-only mount of just this file.
-    fn cover(&mut self, file: &SyntheticFile) -> rustix::io::Result<OwnedFd> {
-        self.count += 1;
-        let name = PathBuf::from(self.count.to_string());
+    fn cover(&self, file: &SyntheticFile) -> rustix::io::Result<OwnedFd> {
+        let held = &self.view.held;
+        held.set(held.get() + 1);
+        let name = PathBuf::from(held.get().to_string());
         make_file(
             &self.view.holder,
             name.as_os_str(),
