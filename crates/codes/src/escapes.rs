@@ -4,7 +4,8 @@
 
 use alloc::vec::Vec;
 
-use memchr::memchr;
+use crate::lanes;
+use crate::leads::Leads;
 
 /// Stands between copies that are not neighbours.
 const GAP: u8 = 0;
@@ -37,55 +38,49 @@ impl Escape {
         Self::Numbers,
     ];
 
-    /// Appends what stands around escapes, with them undone; `reach` bytes on both sides of each.
-    pub fn undo(self, text: &[u8], reach: usize, out: &mut Vec<u8>) {
-        let lead = match self {
-            Self::Percent => b'%',
-            Self::Form => b'+',
-            Self::Backslash => b'\\',
-            Self::Html => b'&',
-            Self::Quoted => b'=',
-            Self::Numbers => b'x',
+    /// Appends what stands around escapes, with them undone; `reach` bytes on both sides of each, and fewer among
+    /// bytes that are no text. `leads` are those of the text.
+    pub fn undo(self, text: &[u8], leads: &Leads, reach: usize, out: &mut Vec<u8>) {
+        let places = match self {
+            Self::Percent => &leads.percent,
+            Self::Form => return self.undo_at(text, form_leads(text), reach, out),
+            Self::Backslash => &leads.backslash,
+            Self::Html => &leads.ampersand,
+            Self::Quoted => &leads.equals,
+            Self::Numbers => &leads.x,
         };
-        if self == Self::Form && memchr(b'+', text).is_none() {
-            return;
-        }
-        let next = |from: usize| {
-            let rest = text.get(from..)?;
-            let found = match self {
-                Self::Form => memchr::memchr2(b'+', b'%', rest),
-                _ => memchr(lead, rest),
-            };
-            found.map(|at| from + at)
-        };
+        let places = places.iter().map(|at| *at as usize);
+        self.undo_at(text, places, reach, out);
+    }
+
+    fn undo_at(
+        self,
+        text: &[u8],
+        places: impl Iterator<Item = usize>,
+        reach: usize,
+        out: &mut Vec<u8>,
+    ) {
         // Up to where the text is copied or decoded.
         let mut done = 0;
         let mut any = false;
-        let mut from = 0;
-        while let Some(at) = next(from) {
+        for at in places {
+            // Within the one before.
+            if at < done {
+                continue;
+            }
             let Some((start, end, bytes)) = self.one(text, at) else {
-                from = at + 1;
                 continue;
             };
-            let start = start.max(done);
-            if any && start - done <= 2 * reach {
-                out.extend_from_slice(text.get(done..start).unwrap_or_default());
-            } else {
-                if any {
-                    out.extend_from_slice(text.get(done..done + reach).unwrap_or_default());
-                }
-                out.push(GAP);
-                let from = start.saturating_sub(reach).max(done);
-                out.extend_from_slice(text.get(from..start).unwrap_or_default());
-            }
+            let between = text.get(done..start.max(done)).unwrap_or_default();
+            surroundings(between, any, reach, out);
             out.extend_from_slice(bytes.get());
             any = true;
             done = end;
-            from = end;
         }
         if any {
-            let end = (done + reach).min(text.len());
-            out.extend_from_slice(text.get(done..end).unwrap_or_default());
+            let rest = text.get(done..).unwrap_or_default();
+            let behind = near(rest, reach, Side::Behind);
+            out.extend_from_slice(rest.get(..behind).unwrap_or_default());
             out.push(GAP);
         }
     }
@@ -110,6 +105,85 @@ impl Escape {
         };
         Some((at, at + 1 + used, meant))
     }
+}
+
+/// Where a form's escapes may begin; nowhere when it has no `+`, since it is percent-encoding alone then.
+fn form_leads(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let any = memchr::memchr(b'+', text).is_some();
+    let text = if any { text } else { &[] };
+    memchr::memchr2_iter(b'+', b'%', text)
+}
+
+/// Appends what belongs to an escape, or to the one before when there is `any`, of what stands between them.
+#[inline]
+fn surroundings(between: &[u8], any: bool, reach: usize, out: &mut Vec<u8>) {
+    // Mostly they stand close together.
+    if any && between.len() <= 2 * reach.min(BLOCK) {
+        out.extend_from_slice(between);
+        return;
+    }
+    let before = near(between, reach, Side::Before);
+    let behind = if any {
+        near(between, reach, Side::Behind)
+    } else {
+        0
+    };
+    if any && before + behind >= between.len() {
+        out.extend_from_slice(between);
+        return;
+    }
+    out.extend_from_slice(between.get(..behind).unwrap_or_default());
+    out.push(GAP);
+    let from = between.len() - before;
+    out.extend_from_slice(between.get(from..).unwrap_or_default());
+}
+
+/// On which side of an escape something stands.
+#[derive(Clone, Copy)]
+enum Side {
+    Before,
+    Behind,
+}
+
+/// How many of the bytes beside an escape may belong to the same thing as it, and no more than `reach`. Codes write
+/// what is printable, or part other bytes by what is: where more of these stand side by side than a token has bytes,
+/// whatever the escape belongs to has ended.
+fn near(bytes: &[u8], reach: usize, side: Side) -> usize {
+    let most = bytes.len().min(reach);
+    let mut strange = 0;
+    let mut seen = 0;
+    while seen < most && strange <= STRANGE_MAX {
+        let block = match side {
+            Side::Behind => bytes.get(seen..(seen + BLOCK).min(most)),
+            Side::Before => {
+                let end = bytes.len() - seen;
+                bytes.get(end.saturating_sub(BLOCK).max(bytes.len() - most)..end)
+            }
+        };
+        let block = block.unwrap_or_default();
+        strange += strange_pairs(block);
+        seen += block.len().max(1);
+    }
+    seen.min(most)
+}
+
+/// Twice the bytes of the longest token.
+const STRANGE_MAX: u32 = 128;
+/// Bytes that are looked at together.
+const BLOCK: usize = 64;
+
+/// How many of at most 64 bytes are no text, and stand beside one that is none either.
+fn strange_pairs(block: &[u8]) -> u32 {
+    let mut strange = 0;
+    for (at, sixteen) in block.as_chunks::<16>().0.iter().enumerate() {
+        strange |= u64::from(lanes::strange(*sixteen)) << (16 * at);
+    }
+    let whole = block.len() / 16 * 16;
+    for (at, byte) in block.iter().enumerate().skip(whole) {
+        let text = matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+        strange |= u64::from(!text) << at;
+    }
+    (strange & strange >> 1).count_ones()
 }
 
 /// A few bytes.

@@ -9,7 +9,12 @@ extern crate alloc;
 
 /// Escapes: percent-encoding, backslashes, entities, quoted-printable, numbers.
 pub mod escapes;
+/// Where escapes may begin.
+pub mod leads;
 /// Stretches of base64, base32 and hexadecimal.
 pub mod runs;
 /// Characters of two bytes.
 pub mod wide;
+
+/// Sixteen bytes at once.
+mod lanes;

@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use crate::lanes;
+
 /// Stands between stretches that are not neighbours.
 const GAP: u8 = 0;
 /// Digits that hold the shortest token (of base64 that is eight, which `stretches` looks for).
@@ -199,59 +201,39 @@ fn eight_in_a_row(here: u64, next: u64) -> u64 {
 
 /// For 64 bytes: which are printable.
 fn printable_mask(text: &[u8], from: usize) -> u64 {
-    let mut flags = [0u8; 64];
-    let rest = text.get(from..).unwrap_or_default();
-    if let Some(block) = rest.first_chunk::<64>() {
-        for (flag, byte) in flags.iter_mut().zip(block) {
-            *flag = u8::from(byte.wrapping_sub(b' ') < 95);
-        }
-    } else {
-        for (flag, byte) in flags.iter_mut().zip(rest) {
-            *flag = u8::from(byte.wrapping_sub(b' ') < 95);
-        }
-    }
-    packed_flags(&flags)
+    let sixteens = block(text, from);
+    let sixteens = sixteens.as_chunks::<16>().0.iter();
+    sixteens.rev().fold(0, |mask, bytes| {
+        mask << 16 | u64::from(lanes::printable(*bytes))
+    })
 }
 
 /// For 64 bytes: which are digits of base64 in either alphabet, and which of hexadecimal.
+#[inline]
 fn masks(text: &[u8], from: usize) -> (u64, u64) {
+    let sixteens = block(text, from);
+    let sixteens = sixteens.as_chunks::<16>().0.iter();
+    sixteens.rev().fold((0, 0), |(digits, hex), bytes| {
+        let (more, more_hex) = lanes::digits(*bytes);
+        (
+            digits << 16 | u64::from(more),
+            hex << 16 | u64::from(more_hex),
+        )
+    })
+}
+
+/// So many bytes of a text from a place on, and zeros where it ends.
+#[inline]
+fn block(text: &[u8], from: usize) -> [u8; 64] {
     let rest = text.get(from..).unwrap_or_default();
-    if let Some(block) = rest.first_chunk::<64>() {
-        return block_masks(block);
+    if let Some(block) = rest.first_chunk() {
+        return *block;
     }
     let mut block = [0; 64];
     for (to, byte) in block.iter_mut().zip(rest) {
         *to = *byte;
     }
-    block_masks(&block)
-}
-
-/// Written so that the compiler does sixteen bytes at once.
-fn block_masks(block: &[u8; 64]) -> (u64, u64) {
-    let mut digits = [0u8; 64];
-    let mut hex = [0u8; 64];
-    for ((byte, digit), hex) in block.iter().zip(&mut digits).zip(&mut hex) {
-        let any = byte | 0x20;
-        let letter = any.wrapping_sub(b'a') < 26;
-        let slash_or_digit = byte.wrapping_sub(b'/') < 11;
-        let other = (*byte == b'+') | (*byte == b'-') | (*byte == b'_');
-        *digit = u8::from(letter | slash_or_digit | other);
-        *hex = u8::from((any.wrapping_sub(b'a') < 6) | (byte.wrapping_sub(b'0') < 10));
-    }
-    (packed_flags(&digits), packed_flags(&hex))
-}
-
-/// 64 bytes that are 0 or 1 as 64 bits.
-fn packed_flags(flags: &[u8; 64]) -> u64 {
-    flags
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .rev()
-        .fold(0, |mask, eight| {
-            let eight = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            mask << 8 | eight
-        })
+    block
 }
 
 /// The end of a run that may be wrapped over lines, and whether it is; up to `at` all are digits.

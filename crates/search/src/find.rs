@@ -88,6 +88,12 @@ impl Finder {
             for (nth, kind) in kinds.iter_mut().take(blocks + 1).enumerate() {
                 *kind = block(bytes.get(nth * Block::BYTES..).unwrap_or_default());
             }
+            for nth in 0..=blocks {
+                let next = kinds.get(nth + 1).copied().filter(|_| nth < blocks);
+                if let Some(here) = kinds.get_mut(nth) {
+                    *here = here.fours(next.unwrap_or_default());
+                }
+            }
             for table in &self.tables {
                 look.strip(table, at, kinds.get(..=blocks).unwrap_or_default(), tell);
             }
@@ -107,7 +113,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Looks at all blocks but the last, which is what comes behind them.
+    /// Looks at all blocks but the last, which is what comes behind them; each by its [`Block::fours`].
     #[inline(never)]
     fn strip(&self, table: &Table, at: usize, kinds: &[Block], tell: &mut dyn FnMut(Found)) {
         let filter = table.filter();

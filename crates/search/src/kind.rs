@@ -5,6 +5,8 @@ use crate::lanes::{LANES, Lanes};
 
 /// Every fourth place of a block.
 pub(crate) const EVERY_FOURTH: u64 = 0x1111_1111_1111_1111;
+/// Every second one.
+const EVERY_SECOND: u64 = 0x5555_5555_5555_5555;
 
 /// What four bytes in an anchor are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,22 +97,27 @@ impl Block {
         })
     }
 
-    /// Where four bytes begin that make such an anchor; `next` is the block behind it.
-    #[inline]
-    pub(crate) fn middles(self, next: Self, kind: Kind) -> u128 {
-        let any = |here: u64, next: u64| {
-            let bits = u128::from(here) | u128::from(next) << 64;
-            let two = bits | bits >> 1;
-            two | two >> 2
-        };
-        match kind {
-            Kind::Other => any(self.strange, next.strange),
-            Kind::Mixed => any(self.digits, next.digits) & !any(self.strange, next.strange),
-            Kind::Words => !any(self.digits | self.strange, next.digits | next.strange),
+    /// Where four bytes begin that have some of each in them; `next` is the block behind it. What is said of the last
+    /// three places is right only where the block behind was looked at, too.
+    #[inline(always)]
+    pub(crate) fn fours(self, next: Self) -> Self {
+        Self {
+            strange: smeared(self.strange, next.strange, 4),
+            digits: smeared(self.digits, next.digits, 4),
         }
     }
 
-    /// The same with nothing behind the block.
+    /// Where four bytes begin that make such an anchor, by the block's [`Block::fours`].
+    #[inline(always)]
+    fn middles(self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Other => self.strange,
+            Kind::Mixed => self.digits & !self.strange,
+            Kind::Words => !(self.digits | self.strange),
+        }
+    }
+
+    /// Where four bytes begin that make such an anchor, with nothing behind the block.
     #[inline]
     pub(crate) fn middles_alone(self, kind: Kind) -> u64 {
         let any = |bits: u64| {
@@ -124,31 +131,26 @@ impl Block {
         }
     }
 
-    /// Those of the places of a block that are probed where a window of such an anchor may begin; perhaps a few
-    /// more.
-    #[inline]
+    /// Those of the places of a block that are probed where a window of such an anchor may begin, by the
+    /// [`Block::fours`] of the block and of the one behind it.
+    #[inline(always)]
     pub(crate) fn places(self, next: Self, kind: Kind, span: Span) -> u64 {
-        let all = match span {
-            Span::Long => EVERY_FOURTH,
-            Span::Short => 0x5555_5555_5555_5555,
-        };
-        let none = match kind {
-            Kind::Mixed => self.digits == 0 && next.digits == 0,
-            Kind::Other => self.strange == 0 && next.strange == 0,
-            Kind::Words => false,
-        };
-        if none {
-            return 0;
-        }
-        if kind == Kind::Words && self.digits == 0 && self.strange == 0 {
-            return all;
-        }
+        let (here, next) = (self.middles(kind), next.middles(kind));
         // The first window begins furthest before the middle, the last one with it.
-        let middles = self.middles(next, kind);
-        let mut places = middles | middles >> 1;
-        if span == Span::Long {
-            places |= places >> 2;
+        match span {
+            Span::Long => smeared(here, next, 4) & EVERY_FOURTH,
+            Span::Short => smeared(here, next, 2) & EVERY_SECOND,
         }
-        places as u64 & all
     }
+}
+
+/// Where a stretch of two or four begins that has a set bit in it.
+#[inline(always)]
+fn smeared(here: u64, next: u64, of: usize) -> u64 {
+    let two = here | here >> 1 | next << 63;
+    if of == 2 {
+        return two;
+    }
+    let next = next | next >> 1;
+    two | two >> 2 | next << 62
 }

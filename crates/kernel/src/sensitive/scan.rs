@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use codes::escapes::Escape;
+use codes::leads::Leads;
 use codes::runs::{Decoded, each_run, printable, shifted};
 use codes::wide;
 
@@ -183,6 +184,7 @@ struct Look<'a> {
 
 #[derive(Default)]
 struct Level {
+    leads: Leads,
     decoded: Decoded,
     bytes: Vec<u8>,
     printable: Vec<u8>,
@@ -272,7 +274,13 @@ impl<'a> Look<'a> {
         if text.len() < super::TOKEN_BYTES_MIN {
             return;
         }
-        let Level { decoded, bytes, .. } = level;
+        let Level {
+            leads,
+            decoded,
+            bytes,
+            ..
+        } = level;
+        leads.fill(text);
         let reach = REACH.get(below).copied().unwrap_or(0);
         for escape in Escape::ALL {
             // Without a space in any token, `+` for a space hides none.
@@ -280,7 +288,7 @@ impl<'a> Look<'a> {
                 continue;
             }
             bytes.clear();
-            escape.undo(text, reach, bytes);
+            escape.undo(text, leads, reach, bytes);
             self.at(bytes, below);
         }
         decoded.fill(text);

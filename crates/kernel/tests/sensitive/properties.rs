@@ -137,6 +137,7 @@ proptest! {
         inner_before in "[a-zA-Z0-9 ]{0,7}",
         inner_after in "[a-zA-Z0-9 ]{0,7}",
         codes in prop::collection::vec(select(&Code::ALL[..]), 0..=3),
+        noise in prop_oneof![Just(Vec::new()), prop::collection::vec(prop_oneof![0x80..=0xffu8, 1..=8u8], 0..1500)],
         cuts in prop::collection::vec(0usize..3000, 0..5),
     ) {
         let mut coded = format!("{inner_before}{token}{inner_after}").into_bytes();
@@ -163,10 +164,12 @@ proptest! {
             was_wide = wide;
             coded = code.apply(&coded);
         }
-        let mut text = before.into_bytes();
+        let mut text = noise.clone();
+        text.extend(before.into_bytes());
         text.push(b' ');
         text.extend(coded);
         text.extend(b" and so on");
+        text.extend(noise);
         let found = in_pieces(&sensitive(std::slice::from_ref(&token)).scanner(), &text, &cuts);
         prop_assert_eq!(numbers(&found), BTreeSet::from([0]), "{:?} under {:?}: {:?}", token, codes, String::from_utf8_lossy(&text));
     }
