@@ -1,6 +1,7 @@
 //! Real credentials in place of their placeholders: put in when a request leaves, after it was decided,
 //! towards their own hosts only, and only where servers look for credentials.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ::http::{HeaderMap, HeaderValue};
@@ -25,11 +26,13 @@ fn carries_credentials(name: &str) -> bool {
     .any(|word| name.contains(word))
 }
 
-/// Puts real values where placeholders stand, towards the hosts they are meant for only.
+/// Puts real values where placeholders stand, towards the hosts they are meant for only. What was put
+/// in is added to `sent`, as it stands there.
 pub(crate) fn in_headers(
     credentials: &[Credential],
     host: &str,
     mut headers: HeaderMap,
+    sent: &mut BTreeSet<String>,
 ) -> HeaderMap {
     for credential in credentials {
         if !is_for(credential, host) {
@@ -42,6 +45,7 @@ pub(crate) fn in_headers(
             }
             let Ok(text) = value.to_str() else { continue };
             let changed = if text.contains(&credential.placeholder) {
+                sent.insert(credential.value.clone());
                 text.replace(&credential.placeholder, &credential.value)
             } else {
                 let Some(decoded) =
@@ -53,10 +57,9 @@ pub(crate) fn in_headers(
                     continue;
                 }
                 let real = decoded.replace(&credential.placeholder, &credential.value);
-                format!(
-                    "Basic {}",
-                    base64::engine::general_purpose::STANDARD.encode(real)
-                )
+                let coded = base64::engine::general_purpose::STANDARD.encode(real);
+                sent.extend([credential.value.clone(), coded.clone()]);
+                format!("Basic {coded}")
             };
             if let Ok(mut real) = HeaderValue::from_str(&changed) {
                 real.set_sensitive(true);
@@ -87,8 +90,13 @@ pub fn stands_in(session: &Session, held: &Held, placeholder: &str) -> bool {
         || head.is_some_and(|(_, headers, _)| headers.values().any(stands))
 }
 
-/// Puts real values into the parameters of a query that are meant for them.
-pub(crate) fn in_path(credentials: &[Credential], host: &str, path: &str) -> String {
+/// Puts real values into the parameters of a query that are meant for them, and adds them to `sent`.
+pub(crate) fn in_path(
+    credentials: &[Credential],
+    host: &str,
+    path: &str,
+    sent: &mut BTreeSet<String>,
+) -> String {
     let Some((before, query)) = path.split_once('?') else {
         return path.to_string();
     };
@@ -105,6 +113,9 @@ pub(crate) fn in_path(credentials: &[Credential], host: &str, path: &str) -> Str
             .split('&')
             .map(|pair| match pair.split_once('=') {
                 Some((name, text)) if carries_credentials(&name.to_ascii_lowercase()) => {
+                    if text.contains(&credential.placeholder) {
+                        sent.extend([credential.value.clone(), value.clone()]);
+                    }
                     format!("{name}={}", text.replace(&credential.placeholder, &value))
                 }
                 _ => pair.to_string(),
@@ -154,7 +165,8 @@ mod tests {
         let coded = base64::engine::general_purpose::STANDARD.encode("me:KAIROS_TOKEN");
         headers.insert("x-upstream-auth", format!("Basic {coded}").parse().unwrap());
         headers.insert("x-echo", HeaderValue::from_static("KAIROS_TOKEN"));
-        let real = in_headers(&credentials, "api.example", headers.clone());
+        let (mut sent, mut none) = (BTreeSet::new(), BTreeSet::new());
+        let real = in_headers(&credentials, "api.example", headers.clone(), &mut sent);
         assert_eq!(real["authorization"], "Bearer real");
         assert_eq!(real["x-echo"], "KAIROS_TOKEN");
         assert_eq!(
@@ -162,9 +174,12 @@ mod tests {
             b"me:real"
         );
         assert_eq!(
-            in_headers(&credentials, "evil.example", headers.clone()),
+            in_headers(&credentials, "evil.example", headers.clone(), &mut none),
             headers
         );
+        let coded = base64::engine::general_purpose::STANDARD.encode("me:real");
+        assert_eq!(sent, BTreeSet::from(["real".to_string(), coded]));
+        assert!(none.is_empty());
     }
 
     #[test]
@@ -174,12 +189,18 @@ mod tests {
             value: "a&b c".into(),
             hosts: vec![HostPattern("api.example".into())],
         }];
+        let mut sent = BTreeSet::new();
         let path = "/kairos-placeholder-1?access_token=kairos-placeholder-1&note=kairos-placeholder-1&Key=x-kairos-placeholder-1";
         assert_eq!(
-            in_path(&credentials, "api.example", path),
+            in_path(&credentials, "api.example", path, &mut sent),
             "/kairos-placeholder-1?access_token=a%26b%20c&note=kairos-placeholder-1&Key=x-a%26b%20c"
         );
-        assert_eq!(in_path(&credentials, "evil.example", path), path);
-        assert_eq!(in_path(&credentials, "api.example", "/plain"), "/plain");
+        let expect = ["a&b c".to_string(), "a%26b%20c".to_string()];
+        assert_eq!(sent, BTreeSet::from(expect));
+        let mut none = BTreeSet::new();
+        assert_eq!(in_path(&credentials, "evil.example", path, &mut none), path);
+        let plain = in_path(&credentials, "api.example", "/plain", &mut none);
+        assert_eq!(plain, "/plain");
+        assert!(none.is_empty());
     }
 }

@@ -60,6 +60,8 @@ mod answer;
 mod release;
 /// Real credentials in place of their placeholders.
 mod credentials;
+/// Credentials that a server sends back.
+mod mask;
 /// Connections to the outside.
 mod upstream;
 /// Whom a secure one may lead to, and as whom we show ourselves.

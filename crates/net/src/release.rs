@@ -1,6 +1,7 @@
 //! Carrying out what was held: the parked bytes are checked against what was approved, and leave
 //! once, under a lease.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use store::record::UNKNOWN;
 use crate::answer::strip_hop_by_hop;
 use crate::config::{Credential, TlsRule, UpstreamRule};
 use crate::credentials;
+use crate::mask::Mask;
 use crate::net::names_exactly;
 use crate::spool;
 use crate::target::Target;
@@ -55,19 +57,34 @@ pub(crate) fn outgoing(
 ) -> Result<Request<Body>, UpstreamError> {
     let wrong =
         |e: &dyn std::fmt::Display| UpstreamError(format!("the request cannot be written: {e}"));
+    let mut sent = BTreeSet::new();
     let uri = format!(
         "{}://{}{}{}",
         target.scheme,
         target.authority(),
         routes.prefix(&target.host, target.port),
-        credentials::in_path(credentials, &target.host, &target.path)
+        credentials::in_path(credentials, &target.host, &target.path, &mut sent)
     );
     let mut request = Request::new(body);
     *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|e| wrong(&e))?;
     *request.uri_mut() = uri
         .parse()
         .map_err(|e: ::http::uri::InvalidUri| wrong(&e))?;
-    *request.headers_mut() = credentials::in_headers(credentials, &target.host, headers.clone());
+    *request.headers_mut() =
+        credentials::in_headers(credentials, &target.host, headers.clone(), &mut sent);
+    if !sent.is_empty() && routes.open_to_all(&target.host, target.port, target.scheme) {
+        return Err(UpstreamError(format!(
+            "a placeholder stands in it, and its credential does not travel in the clear; use `https`, or name in \
+             the policy where `{}` is reached so: `upstream = \"http://...\"`",
+            target.host
+        )));
+    }
+    if let Some(mask) = Mask::of(&sent) {
+        // What comes back is searched as it is.
+        let plain = HeaderValue::from_static("identity");
+        request.headers_mut().insert(header::ACCEPT_ENCODING, plain);
+        request.extensions_mut().insert(mask);
+    }
     let host = HeaderValue::from_str(&target.authority()).map_err(|e| wrong(&e))?;
     request.headers_mut().insert(header::HOST, host);
     Ok(match trailers {

@@ -25,6 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::config::UpstreamRule;
+use crate::mask::Mask;
 use crate::trust::{self, Trust};
 
 const CONNECT: Duration = Duration::from_secs(30);
@@ -127,6 +128,18 @@ impl Routes {
     pub(crate) fn in_the_clear(&self, host: &str, port: u16, scheme: &str) -> bool {
         self.route(host, port)
             .map_or(scheme == "http", |route| !route.secure)
+    }
+
+    /// Whether what is sent there can be read on the way: in the clear, and neither to this machine nor to
+    /// where the policy says.
+    pub(crate) fn open_to_all(&self, host: &str, port: u16, scheme: &str) -> bool {
+        let here = || {
+            host == "localhost"
+                || host
+                    .parse()
+                    .is_ok_and(|address: IpAddr| address.is_loopback())
+        };
+        scheme == "http" && self.route(host, port).is_none() && !here()
     }
 
     /// Connects to a party (or to the upstream that stands for it).
@@ -458,7 +471,14 @@ impl Upstream {
             Offer::Http2 => &self.h2,
         };
         let host = request.uri().host().unwrap_or_default().to_string();
-        client.request(request).await.map_err(|error| {
+        let mask = request.extensions().get::<Mask>().cloned();
+        let answer = client.request(request).await.map(|mut response| {
+            if let Some(mask) = mask {
+                response.extensions_mut().insert(mask);
+            }
+            response
+        });
+        answer.map_err(|error| {
             let mut words = None;
             // Whatever is not known to have gone nowhere may have arrived.
             let mut sent = !error.is_connect();

@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::answer::{self, Belongs};
 use crate::ask::{Asked, Settle, ask};
 use crate::deflate::{self, Agreed, Packing};
+use crate::mask::Mask;
 use crate::message;
 use crate::net::Shared;
 use crate::release;
@@ -195,7 +196,12 @@ async fn handshake(
     *request.uri_mut() = path
         .parse()
         .map_err(|e| UpstreamError(format!("the request cannot be written: {e}")))?;
-    let response = sender.send_request(request).await.map_err(wrong)?;
+    let mask = request.extensions().get::<Mask>().cloned();
+    let mut response = sender.send_request(request).await.map_err(wrong)?;
+    if let Some(mask) = mask {
+        mask.headers(response.headers_mut());
+        response.extensions_mut().insert(mask);
+    }
     let packed = match deflate::agreed(response.headers()) {
         Ok(packed) if compression || packed.is_none() => packed,
         Ok(_) => {

@@ -287,6 +287,74 @@ fn credentials_are_put_in_at_the_boundary() {
     assert!(!world.log().contains("the-real-one"));
 }
 
+/// A server that sends back what it was given: the agent gets stars, and so does the log.
+#[test]
+fn a_credential_that_comes_back_is_stars() {
+    let origin = Origin::clear();
+    let world = World::with(policy(), |config| {
+        config.upstreams.push(upstream(origin.http_base()));
+        config.credentials.push(Credential {
+            placeholder: "KAIROS_PLACEHOLDER".into(),
+            value: "the real/one".into(),
+            hosts: vec![HostPattern("good.example".into())],
+        });
+    });
+    for version in ["--http1.1", "--http2"] {
+        for given in [
+            &["-H", "Authorization: Bearer KAIROS_PLACEHOLDER"][..],
+            &["-u", "me:KAIROS_PLACEHOLDER"],
+        ] {
+            let got = world.curl(
+                &[
+                    &["-i", "--compressed", version],
+                    given,
+                    &["https://good.example/mirror?api_key=KAIROS_PLACEHOLDER"],
+                ]
+                .concat(),
+            );
+            assert_eq!(got.status, 200, "{got:?}");
+            for real in [
+                "the real/one",
+                "the%20real%2Fone",
+                "bWU6dGhlIHJlYWwvb25l",
+                "gzip",
+            ] {
+                assert!(!got.body.contains(real), "{real}: {got:?}");
+            }
+            assert!(got.body.contains("api_key=****************"), "{got:?}");
+            assert!(got.body.contains("x-mirror: B"), "{got:?}");
+        }
+    }
+    let seen = origin.seen();
+    assert_eq!(seen.len(), 4);
+    assert!(seen.iter().all(|one| {
+        one.uri.ends_with("api_key=the%20real%2Fone")
+            && one.headers["accept-encoding"] == "identity"
+    }));
+    for real in ["the real/one", "the%20real%2Fone", "bWU6dGhlIHJlYWwvb25l"] {
+        assert!(!world.log().contains(real));
+    }
+}
+
+/// In the clear a credential does not travel, but where the policy says so.
+#[test]
+fn a_credential_does_not_travel_in_the_clear() {
+    let world = World::with(policy(), |config| {
+        config.credentials.push(Credential {
+            placeholder: "KAIROS_PLACEHOLDER".into(),
+            value: "the-real-one".into(),
+            hosts: vec![HostPattern("good.example".into())],
+        });
+    });
+    let got = world.curl(&["-u", "me:KAIROS_PLACEHOLDER", "http://good.example/"]);
+    assert_eq!(got.status, 502, "{got:?}");
+    assert!(
+        got.body
+            .contains("does not travel in the clear; use `https`"),
+        "{got:?}"
+    );
+}
+
 #[derive(Default)]
 struct Amend {
     answers: Mutex<Vec<u8>>,

@@ -212,6 +212,24 @@ async fn serve_one(
             response
         }
         "/big" => Response::new(text(vec![b'x'; 8 << 20])),
+        // The head of the request, in pieces, with its length.
+        "/mirror" => {
+            let said = format!("{} {headers:?}", parts.uri);
+            let pieces: Vec<Result<Frame<Bytes>, Infallible>> = said
+                .as_bytes()
+                .chunks(7)
+                .map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece))))
+                .collect();
+            let body = StreamBody::new(futures_util::stream::iter(pieces));
+            let mut response = Response::new(body.boxed());
+            let all = response.headers_mut();
+            all.insert("content-type", "text/plain".parse().unwrap());
+            all.insert("content-length", said.len().into());
+            if let Some(given) = headers.get("authorization") {
+                all.insert("x-mirror", given.parse().unwrap());
+            }
+            response
+        }
         _ => {
             let mut response = Response::new(text(format!("you said {} bytes", body.len())));
             response
