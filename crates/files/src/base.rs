@@ -148,21 +148,35 @@ impl Base {
 
     /// Names in a directory with their kinds (`None` where the file system does not tell).
     pub(crate) fn list(&self, path: &[u8]) -> Result<Vec<(Vec<u8>, Option<Kind>)>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match self.open_beneath(path, flags | OFlags::NOATIME) {
-            Err(Errno::PERM) => self.open_beneath(path, flags)?,
-            other => other?,
-        };
         let mut names = Vec::new();
-        let mut dir = Dir::new(fd)?;
+        self.entries(path, |name, kind, _| names.push((name.to_vec(), kind)))?;
+        Ok(names)
+    }
+
+    /// Tells names in a directory with their kinds and the numbers of their files, as the directory has
+    /// them. Nothing is looked at but the directory.
+    pub(crate) fn entries(
+        &self,
+        path: &[u8],
+        mut tell: impl FnMut(&[u8], Option<Kind>, u64),
+    ) -> Result<()> {
+        let mut dir = Dir::new(self.open_list(path)?)?;
         while let Some(entry) = dir.read() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." && !self.hides(&join(path, name)) {
-                names.push((name.to_vec(), kind_of(entry.file_type())));
+                tell(name, kind_of(entry.file_type()), entry.ino());
             }
         }
-        Ok(names)
+        Ok(())
+    }
+
+    fn open_list(&self, path: &[u8]) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match self.open_beneath(path, flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => self.open_beneath(path, flags),
+            other => other,
+        }
     }
 
     /// Extended attributes in the `user.` name space, and access lists.

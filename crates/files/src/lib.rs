@@ -58,6 +58,8 @@ pub mod undo;
 mod objects;
 /// Names that were one file.
 mod one_file;
+/// Names that nobody has looked at.
+mod other_names;
 /// What the owner changed as well as the agent.
 pub mod conflicts;
 /// What a session keeps on disk.

@@ -686,6 +686,7 @@ impl State {
                 })
         });
         if settled {
+            self.forget_identity(ino);
             self.nodes.remove(&ino);
             if let Some(listing) = self.nodes.get_mut(&parent).and_then(|n| n.dir.as_mut()) {
                 listing.set(&name, Some(kind), None);

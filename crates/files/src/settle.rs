@@ -5,12 +5,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::base::Base;
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
+use crate::other_names::several;
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
 use crate::tree::{Ino, Node, State};
@@ -49,7 +51,7 @@ pub(crate) fn due(
 ) -> Result<BTreeSet<(usize, Rel)>> {
     let mut paths = BTreeSet::new();
     let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
-    let mut state = overlay.lock();
+    let mut state = with_all_names(overlay)?;
     let now = Instant::now();
     let rested = |at: Instant| force || now.duration_since(at) >= quiet;
     for tree in 0..state.trees.len() {
@@ -72,6 +74,23 @@ pub(crate) fn due(
         descend_base(&base, tree, &path, &mut paths)?;
     }
     Ok(paths)
+}
+
+/// The state, in which what has changed is known by all its names in the base. A tree is looked through
+/// once, without the state, when the first such file changes.
+fn with_all_names(overlay: &Overlay) -> Result<MutexGuard<'_, State>> {
+    let mut state = overlay.lock();
+    for tree in 0..state.trees.len() {
+        if state.tree(tree)?.several.is_none() && !state.half_known(tree)?.is_empty() {
+            let base = Arc::clone(&state.tree(tree)?.base);
+            drop(state);
+            let found = several(&base);
+            state = overlay.lock();
+            state.tree_mut(tree)?.several = Some(Arc::new(found));
+        }
+        state.meet_other_names(tree)?;
+    }
+    Ok(state)
 }
 
 /// All paths that may differ from the base.

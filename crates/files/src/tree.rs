@@ -13,6 +13,7 @@ use crate::acl::Acl;
 use crate::attr::{Attr, Kind, Version};
 use crate::base::Base;
 use crate::listing::{Listing, Name, Slot};
+use crate::other_names::Several;
 use crate::path::{Rel, components, join};
 use crate::reads::{Reads, Stamp};
 use crate::upper::{Entry, Upper};
@@ -68,6 +69,8 @@ pub(crate) struct Tree {
     pub(crate) dirty_nodes: HashMap<Ino, Instant>,
     /// Who changed a name last, and what they had read by then.
     pub(crate) stamps: HashMap<Rel, Stamp>,
+    /// Files with several names in the base, once that was looked through.
+    pub(crate) several: Option<Arc<Several>>,
 }
 
 /// A path whose name changed.
@@ -207,6 +210,7 @@ impl State {
             dirty: HashMap::new(),
             dirty_nodes: HashMap::new(),
             stamps: HashMap::new(),
+            several: None,
         });
         Ok(index)
     }

@@ -379,8 +379,6 @@ proptest! {
         let disk = Disk::new();
         fill(&disk.base());
         let world = World::on(disk, Options { quiet: Duration::from_millis(u64::from(quiet)), reads, ..Options::default() });
-        // A name that nobody has looked at is not known to be one of a file that is changed.
-        let _ = snapshot(&world.inside());
         let plain = scratch();
         fill(plain.path());
         let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
@@ -415,7 +413,6 @@ proptest! {
         let slow = || Options { quiet: Duration::from_secs(1000), reads, ..Options::default() };
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
-        let _ = snapshot(&world.inside());
         let plain = scratch();
         fill(plain.path());
         let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
@@ -452,7 +449,6 @@ fn two_names_are_changed_again_after_a_settlement() {
             ..Options::default()
         };
         let world = World::on(disk, slow);
-        let _ = snapshot(&world.inside());
         let mut actor = Actor::new(&world.inside());
         for op in [
             Op::Truncate(4, 6911),
@@ -488,7 +484,6 @@ fn a_name_moves_whose_file_gets_another_time_under_another_name() {
                 ..Options::default()
             };
             let world = World::on(disk, slow);
-            let _ = snapshot(&world.inside());
             let plain = scratch();
             fill(plain.path());
             let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
@@ -503,6 +498,58 @@ fn a_name_moves_whose_file_gets_another_time_under_another_name() {
             world.settle();
             assert_eq!(world.failed(), Vec::<String>::new());
             assert_eq!(snapshot(&world.base()), snapshot(plain.path()));
+        }
+    }
+}
+
+/// A name that nobody has looked at is another name of what is changed under a first one, whatever becomes of that.
+#[test]
+fn names_that_nobody_has_looked_at_change_too() {
+    let sequences = [
+        vec![Op::Times(4, 4), Op::Settle, Op::Remove(4)],
+        vec![Op::Times(4, 4), Op::Remove(4)],
+        vec![Op::Link(4, 0), Op::Write(0, 0, 0), Op::Settle],
+        vec![Op::Append(1, 7), Op::Settle, Op::Append(1, 8)],
+        vec![Op::Rename(4, 0), Op::Append(0, 7), Op::Settle],
+        vec![Op::Rename(3, 8), Op::Append(9, 7), Op::Settle],
+        vec![Op::Rename(12, 0), Op::Append(1, 7), Op::Settle],
+        vec![Op::Chmod(1, 0o600), Op::Settle, Op::Rename(1, 0)],
+        vec![Op::Attribute(1, 1), Op::Settle],
+        vec![Op::Remove(1), Op::Write(1, 3, 3), Op::Settle],
+        vec![
+            Op::Exchange(1, 4),
+            Op::Append(1, 1),
+            Op::Settle,
+            Op::Append(4, 1),
+        ],
+    ];
+    for ops in sequences {
+        for quiet in [1, 1_000_000] {
+            let disk = Disk::new();
+            fill(&disk.base());
+            let quiet = Duration::from_millis(quiet);
+            let world = World::on(
+                disk,
+                Options {
+                    quiet,
+                    ..Options::default()
+                },
+            );
+            let plain = scratch();
+            fill(plain.path());
+            let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
+            for op in &ops {
+                if matches!(op, Op::Settle) {
+                    world.settle();
+                }
+                assert_eq!(ours.act(op), theirs.act(op), "{op:?} of {ops:?}");
+            }
+            drop((ours, theirs));
+            assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
+            world.settle();
+            assert_eq!(world.failed(), Vec::<String>::new(), "{ops:?}");
+            assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
+            assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "{ops:?}");
         }
     }
 }
