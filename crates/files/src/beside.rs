@@ -37,9 +37,11 @@ const WATCH_EACH: Duration = Duration::from_millis(2);
 const QUIET_LOOKS: u32 = 10;
 /// Fewer requests than this from one look to the next, with one waiting at both, are too slow.
 const LEAST: u64 = 8;
-/// How long it is not tried again after trouble; doubled each time, up to so often.
+/// How long it is not tried again after trouble; doubled each time, up to so often. Trouble that comes
+/// after it went well for a while has nothing to do with the one before.
 const AGAIN_MS: u64 = 20;
-const STRIKES_MAX: u32 = 6;
+const STRIKES_MAX: u32 = 5;
+const WELL_MS: u64 = 50;
 
 /// The dispatcher's place.
 pub(crate) struct Beside {
@@ -61,6 +63,8 @@ struct Shared {
     everywhere: CpuSet,
     /// Not before this many milliseconds.
     not_before: AtomicU64,
+    /// When they came together.
+    since: AtomicU64,
     strikes: AtomicU32,
     stopping: AtomicBool,
     asleep: Mutex<()>,
@@ -100,6 +104,7 @@ impl Beside {
             dispatcher: AtomicI32::new(0),
             everywhere,
             not_before: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             strikes: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
             asleep: Mutex::new(()),
@@ -186,6 +191,7 @@ impl Beside {
             .store(gettid().as_raw_nonzero().get(), Ordering::Release);
         run.counted = 0;
         run.changes = 0;
+        shared.since.store(shared.now(), Ordering::Relaxed);
         {
             let _asleep = shared.asleep.lock();
             shared.together.store(true, Ordering::Release);
@@ -244,11 +250,15 @@ impl Shared {
             tracing::warn!("cannot make the file server an ordinary thread again: {error}");
         }
         let _ = sched_setaffinity(Pid::from_raw(dispatcher), &self.everywhere);
-        let strikes = self.strikes.load(Ordering::Relaxed);
-        let strikes = if trouble {
-            (strikes + 1).min(STRIKES_MAX)
-        } else {
-            strikes.saturating_sub(1)
+        let since = self.since.load(Ordering::Relaxed);
+        let well = self.now().saturating_sub(since) >= WELL_MS;
+        let before = match well {
+            true => 0,
+            false => self.strikes.load(Ordering::Relaxed),
+        };
+        let strikes = match trouble {
+            true => (before + 1).min(STRIKES_MAX),
+            false => before.saturating_sub(1),
         };
         self.strikes.store(strikes, Ordering::Relaxed);
         let wait = if trouble { AGAIN_MS << strikes } else { 0 };
