@@ -314,11 +314,7 @@ impl State {
     fn nodes_of(&self, source: &Pending) -> impl Iterator<Item = Ino> {
         let before = self.reads.ones_at(source.tree, &source.delta.path);
         let node = source.node.map(|(ino, _)| ino);
-        before
-            .iter()
-            .copied()
-            .filter(move |ino| Some(*ino) != node)
-            .chain(node)
+        before.filter(move |ino| Some(*ino) != node).chain(node)
     }
 
     /// Whether a change may have been made from another one: whoever made it knew that, or they are two

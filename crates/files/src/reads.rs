@@ -129,8 +129,10 @@ pub(crate) struct Reads {
     /// Versions that are in place or gone: reads of them before that count no more.
     ended: HashMap<Ino, Order>,
     refused: Vec<Refused>,
-    /// Nodes that were read at a path since it was last decided: another may lie there by now.
-    at_place: HashMap<(usize, Rel), Vec<Ino>>,
+    /// Nodes that were read at a path of a tree since it was last decided: another may lie there by now.
+    at_place: HashMap<usize, HashMap<Rel, HashSet<Ino>>>,
+    /// Nodes that anybody has read at all.
+    read: HashSet<Ino>,
     /// What was read for the first time since somebody asked.
     news: HashSet<Ino>,
     any: bool,
@@ -146,6 +148,7 @@ impl Reads {
             ended: HashMap::new(),
             refused: Vec::new(),
             at_place: HashMap::new(),
+            read: HashSet::new(),
             news: HashSet::new(),
             any: false,
         }
@@ -186,6 +189,7 @@ impl Reads {
         }
         let at = now();
         process.seen.insert(ino, Seen { order: next, at });
+        self.read.insert(ino);
         self.order = next;
         self.any = true;
         self.news.insert(ino);
@@ -232,23 +236,20 @@ impl Reads {
 
     /// A node was read at a path, and is not decided.
     pub(crate) fn read_at(&mut self, tree: usize, path: Rel, ino: Ino) {
-        let there = self.at_place.entry((tree, path)).or_default();
-        if !there.contains(&ino) {
-            there.push(ino);
-        }
+        let places = self.at_place.entry(tree).or_default();
+        places.entry(path).or_default().insert(ino);
     }
 
     /// Nodes that were read at a path since it was last decided.
-    pub(crate) fn ones_at(&self, tree: usize, path: &Rel) -> &[Ino] {
-        self.at_place
-            .get(&(tree, path.clone()))
-            .map_or(&[], Vec::as_slice)
+    pub(crate) fn ones_at(&self, tree: usize, path: &Rel) -> impl Iterator<Item = Ino> {
+        let there = self.at_place.get(&tree).and_then(|places| places.get(path));
+        there.into_iter().flatten().copied()
     }
 
     /// A path is decided.
     pub(crate) fn end_at(&mut self, tree: usize, path: &Rel) {
-        if !self.at_place.is_empty() {
-            self.at_place.remove(&(tree, path.clone()));
+        if let Some(places) = self.at_place.get_mut(&tree) {
+            places.remove(path);
         }
     }
 
@@ -321,6 +322,9 @@ impl Reads {
 
     /// Whether a version of a node that is still undecided was known.
     pub(crate) fn knew(&self, knowing: &Knowing, ino: Ino) -> bool {
+        if !self.read.contains(&ino) {
+            return false;
+        }
         let ended = self.ended.get(&ino).copied().unwrap_or(0);
         knowing.0.iter().any(|knew| {
             self.had_read(knew, ino)
@@ -386,6 +390,7 @@ impl Reads {
             {
                 process.seen.entry(new).or_insert(seen);
                 self.news.insert(new);
+                self.read.insert(new);
             }
         }
     }
