@@ -194,7 +194,8 @@ impl Overlay {
         if write {
             node.writers = node.writers.saturating_sub(1);
         }
-        if node.opens == 0 {
+        let (unused, staged) = (node.opens == 0, node.data.is_some());
+        if unused && !staged {
             node.file = None;
         }
         // What was committed while it was open, or opened and not written, need not stay staged.
@@ -203,6 +204,10 @@ impl Overlay {
             if let Some(tree) = state.trees.get_mut(tree) {
                 tree.dirty_nodes.insert(ino, Instant::now());
             }
+        }
+        if unused && staged {
+            // It may be opened again soon.
+            state.keep_open(ino);
         }
         state.reap(ino);
     }
@@ -267,10 +272,14 @@ impl Overlay {
     }
 
     pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.writing(ino, |file| {
+        let write = |file: &File| {
             file.write_all_at(data, offset)
                 .map_err(|e| bytes::errno(&e))
-        })?;
+        };
+        match self.writing(ino, write) {
+            Err(Errno::NOSPC) if self.lock().clear_discarded() => self.writing(ino, write)?,
+            other => other?,
+        }
         let mut state = self.lock();
         let now = Time::now();
         let node = state.node_mut(ino)?;
@@ -338,16 +347,23 @@ impl Overlay {
 
     pub(crate) fn sync(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
-        let upper = {
+        let (upper, syncs) = {
             let state = self.lock();
-            Arc::clone(&state.tree(state.node(ino)?.tree)?.upper)
+            let upper = Arc::clone(&state.tree(state.node(ino)?.tree)?.upper);
+            (upper, state.syncs.clone())
+        };
+        let Some(syncs) = syncs else {
+            rustix::fs::fsync(&*file)?;
+            return upper.sync().map_err(|e| bytes::errno(&e));
         };
         // Both at once: the file system makes one transaction of it.
-        std::thread::scope(|scope| {
-            let journal = scope.spawn(|| upper.sync().map_err(|e| bytes::errno(&e)));
-            rustix::fs::fsync(&*file)?;
-            journal.join().map_err(|_| Errno::IO)?
-        })
+        let (told, journal) = std::sync::mpsc::sync_channel(1);
+        syncs.run(Box::new(move || {
+            // Nobody hears it where the file could not be synced.
+            let _ = told.send(upper.sync().map_err(|e| bytes::errno(&e)));
+        }));
+        rustix::fs::fsync(&*file)?;
+        journal.recv().map_err(|_| Errno::IO)?
     }
 
     /// Extended attributes in the `user.` name space, and access lists as they are kept.
@@ -675,7 +691,7 @@ impl State {
         Ok(file)
     }
 
-    /// Keeps the file of a node open although no handle is known to need it, for a while.
+    /// Keeps the file of a node open although no handle needs it, or is known to, for a while.
     pub(crate) fn keep_open(&mut self, ino: Ino) {
         const KEPT_MAX: usize = 256;
         if self.kept_open.back() == Some(&ino) {

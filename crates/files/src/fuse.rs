@@ -40,7 +40,6 @@ const TTL: Duration = Duration::from_secs(3600);
 const UNKNOWN_INO: u64 = 0xffff_ffff;
 const READ_HANDLE: u64 = 1;
 const WRITE_HANDLE: u64 = 2;
-const POOL_THREADS: usize = 4;
 
 /// The file system that the kernel talks to.
 pub(crate) struct Mounted {
@@ -48,7 +47,7 @@ pub(crate) struct Mounted {
     labels: Arc<Labels>,
     ids: Ids,
     notifier: Arc<Mutex<Option<Notifier>>>,
-    pool: Pool,
+    pool: Arc<Pool>,
     beside: Beside,
 }
 
@@ -58,17 +57,17 @@ impl Mounted {
         labels: Arc<Labels>,
         ids: Ids,
         notifier: Arc<Mutex<Option<Notifier>>>,
+        pool: Arc<Pool>,
         beside: Beside,
-    ) -> std::io::Result<Self> {
-        let pool = Pool::start(POOL_THREADS)?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             overlay,
             labels,
             ids,
             notifier,
             pool,
             beside,
-        })
+        }
     }
 
     fn begin(&self, req: &Request) -> (Turn<'_>, Asker) {

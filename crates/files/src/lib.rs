@@ -24,6 +24,8 @@ mod beside;
 mod sys;
 /// Threads for what would keep the dispatcher waiting.
 mod pool;
+/// Files of content before they are needed, and afterwards.
+mod behind;
 /// Copy-on-write over names.
 mod overlay;
 /// Copy-on-write over content and attributes.

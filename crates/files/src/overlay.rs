@@ -158,7 +158,13 @@ impl Overlay {
             }
         };
         refuse_privileged(kind, mode)?;
-        let id = state.fresh_id();
+        let (id, file) = match kind {
+            Kind::File => {
+                let (id, file) = state.content_file(tree)?;
+                (id, Some(file))
+            }
+            _ => (state.fresh_id(), None),
+        };
         let entry = Entry::Create {
             path: path.clone(),
             id,
@@ -167,10 +173,6 @@ impl Overlay {
             uid: caller.uid,
             gid,
             target: target.to_vec(),
-        };
-        let file = match kind {
-            Kind::File => Some(state.tree(tree)?.upper.create_data(id)?),
-            _ => None,
         };
         state.cover(parent, name, &path)?;
         state.record(tree, &entry)?;

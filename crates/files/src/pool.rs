@@ -8,18 +8,19 @@ use parking_lot::Mutex;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads.
+#[derive(Debug)]
 pub(crate) struct Pool {
     jobs: Sender<Job>,
 }
 
 impl Pool {
-    pub(crate) fn start(threads: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Self> {
         let (jobs, queue) = channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..threads {
             let queue = Arc::clone(&queue);
             std::thread::Builder::new()
-                .name(format!("files-copy-{number}"))
+                .name(format!("files-{name}-{number}"))
                 .spawn(move || work(&queue))?;
         }
         Ok(Self { jobs })

@@ -639,10 +639,7 @@ impl State {
         let (node, tree) = (self.node(ino)?, self.tree(tree)?);
         Ok(match (node.kind, node.data) {
             (Kind::File, Some(id)) => matches!(tree.upper.stat_data(id), Err(Errno::NOENT)),
-            (Kind::Dir, _) => node
-                .dir
-                .as_ref()
-                .is_some_and(crate::listing::Listing::is_empty),
+            (Kind::Dir, _) => node.dir.as_ref().is_some_and(|listing| listing.is_empty()),
             _ => true,
         })
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::commit::Host;
 use crate::tree::Node;
 use crate::trees::Trees;
 
@@ -53,7 +54,13 @@ impl Trees {
         let needed: HashSet<(usize, u64)> = {
             let state = self.overlay.lock();
             let data = |node: &Node| node.data.map(|id| (node.tree, id));
-            state.nodes.values().filter_map(data).collect()
+            let ready = |(tree, host): (usize, &Host)| {
+                let ids = host.upper.ready_ids().into_iter();
+                ids.map(move |id| (tree, id))
+            };
+            let ready = self.hosts.iter().enumerate().flat_map(ready);
+            let needed = state.nodes.values().filter_map(|node| data(node));
+            needed.chain(ready).collect()
         };
         let mut freed = 0;
         for (tree, host) in self.hosts.iter().enumerate() {

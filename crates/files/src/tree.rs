@@ -12,9 +12,11 @@ use rustix::io::{Errno, Result};
 use crate::acl::Acl;
 use crate::attr::{Attr, Kind, Version};
 use crate::base::Base;
+use crate::behind::Discarded;
 use crate::listing::{Listing, Name, Slot};
 use crate::other_names::Several;
 use crate::path::{Rel, components, join};
+use crate::pool::Pool;
 use crate::reads::{Reads, Stamp};
 use crate::upper::{Entry, Upper};
 use crate::watch::Watches;
@@ -34,12 +36,19 @@ const FRESH: u64 = 1 << 48;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) trees: Vec<Tree>,
-    pub(crate) nodes: HashMap<Ino, Node>,
+    /// Each by itself: a table of a million of them would be copied whenever it grows.
+    pub(crate) nodes: HashMap<Ino, Box<Node>>,
     /// Base files with several names, by device and inode.
     pub(crate) by_base: HashMap<(usize, u64, u64), Ino>,
     pub(crate) next_id: u64,
-    /// Nodes whose file is open although no handle is known to need it, oldest first.
+    /// Nodes whose file is open although no handle needs it, or is known to, oldest first.
     pub(crate) kept_open: VecDeque<Ino>,
+    /// Does what nobody waits for, while the trees are served.
+    pub(crate) behind: Option<Arc<Pool>>,
+    /// Makes the journal durable while a file is made so.
+    pub(crate) syncs: Option<Arc<Pool>>,
+    /// Contents that nothing needs any more and that are still there.
+    pub(crate) discarded: Vec<Discarded>,
     /// Who read what is staged.
     pub(crate) reads: Reads,
     /// Places that do not wait for what they were made from.
@@ -107,7 +116,7 @@ pub(crate) struct Node {
     pub(crate) timed: bool,
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    pub(crate) dir: Option<Listing>,
+    pub(crate) dir: Option<Box<Listing>>,
     /// The access list that a directory of the base passes on, once it was looked for.
     pub(crate) passes_on: Option<Option<Acl>>,
     /// Counts changes, so that a settled delta knows whether it is still the latest.
@@ -127,8 +136,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(tree: usize, kind: Kind, attr: Attr) -> Self {
-        Self {
+    pub(crate) fn new(tree: usize, kind: Kind, attr: Attr) -> Box<Self> {
+        Box::new(Self {
             tree,
             kind,
             attr,
@@ -145,7 +154,7 @@ impl Node {
             target: None,
             xattrs: None,
             passes_on: None,
-            dir: (kind == Kind::Dir).then(Listing::default),
+            dir: (kind == Kind::Dir).then(Box::default),
             changes: 0,
             reported: false,
             by_agent: false,
@@ -153,7 +162,7 @@ impl Node {
             copying: false,
             stamps: Vec::new(),
             read_staged: false,
-        }
+        })
     }
 
     /// Whether it shows the base and nothing else.
@@ -166,7 +175,7 @@ impl State {
     pub(crate) fn new() -> Self {
         let mut nodes = HashMap::new();
         let mut root = Node::new(usize::MAX, Kind::Dir, Attr::fresh(0o755, 0, 0, 2));
-        root.dir = Some(Listing::of_new());
+        root.dir = Some(Box::new(Listing::of_new()));
         nodes.insert(ROOT, root);
         Self {
             trees: Vec::new(),
@@ -174,6 +183,9 @@ impl State {
             by_base: HashMap::new(),
             next_id: 1,
             kept_open: VecDeque::new(),
+            behind: None,
+            syncs: None,
+            discarded: Vec::new(),
             reads: Reads::new(),
             excluded: Vec::new(),
             moves: 0,
@@ -216,11 +228,12 @@ impl State {
     }
 
     pub(crate) fn node(&self, ino: Ino) -> Result<&Node> {
-        self.nodes.get(&ino).ok_or(Errno::STALE)
+        self.nodes.get(&ino).map(|node| &**node).ok_or(Errno::STALE)
     }
 
     pub(crate) fn node_mut(&mut self, ino: Ino) -> Result<&mut Node> {
-        self.nodes.get_mut(&ino).ok_or(Errno::STALE)
+        let node = self.nodes.get_mut(&ino);
+        node.map(|node| &mut **node).ok_or(Errno::STALE)
     }
 
     pub(crate) fn tree(&self, index: usize) -> Result<&Tree> {
@@ -248,7 +261,7 @@ impl State {
         }
     }
 
-    pub(crate) fn insert_new(&mut self, id: u64, node: Node) -> Ino {
+    pub(crate) fn insert_new(&mut self, id: u64, node: Box<Node>) -> Ino {
         let ino = FRESH + id;
         self.nodes.insert(ino, node);
         ino
@@ -486,10 +499,10 @@ impl State {
         if node.attr.nlink > 0 && key.is_some_and(|key| self.by_base.get(&key) == Some(&ino)) {
             return;
         }
-        if let (Some(id), Some(tree)) = (node.data, self.trees.get(node.tree)) {
-            tree.upper.remove_data(id);
-        }
-        if let Some(node) = self.nodes.remove(&ino) {
+        if let Some(mut node) = self.nodes.remove(&ino) {
+            if let Some(id) = node.data {
+                self.discard(node.tree, id, node.attr.size, node.file.take());
+            }
             if let Some(seen) = &node.seen {
                 let key = (node.tree, seen.dev, seen.ino);
                 if self.by_base.get(&key) == Some(&ino) {

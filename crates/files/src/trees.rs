@@ -27,6 +27,7 @@ use crate::made_in::MadeIn;
 use crate::overlay::{Overlay, Precheck};
 use crate::path::{self, Rel};
 use crate::places::{Own, Places};
+use crate::pool::Pool;
 use crate::recover;
 use crate::settle::{Pending, delta_at, order, staged_paths};
 use crate::upper::{Card, Upper};
@@ -257,18 +258,28 @@ impl Trees {
             .try_clone()
             .and_then(|device| Beside::start(device, self.tasks.clone()))
             .map_err(trouble("serve on", device))?;
+        let pool = |name, threads| {
+            let pool = Pool::start(name, threads).map_err(trouble("serve on", device));
+            Ok::<_, TreesError>(Arc::new(pool?))
+        };
+        let copies = pool("copy", POOL_THREADS)?;
+        let syncs = match self.overlay.durable {
+            true => Some(pool("sync", 1)?),
+            false => None,
+        };
         let mounted = Mounted::new(
             Arc::clone(&self.overlay),
             Arc::clone(&self.labels),
             self.ids.clone(),
             Arc::clone(&self.notifier),
+            Arc::clone(&copies),
             beside,
-        )
-        .map_err(trouble("serve on", device))?;
+        );
         let config = fuser::Config::default();
         let session = fuser::Session::from_fd(mounted, fuse, fuser::SessionACL::All, config)
             .map_err(trouble("serve on", device))?;
         *self.notifier.lock() = Some(session.notifier());
+        self.overlay.lock().begin_behind(copies, syncs);
         self.start_watching();
         let server = session.spawn().map_err(trouble("serve on", device))?;
         let trees = Arc::clone(self);
@@ -436,6 +447,9 @@ fn staged(overlay: &Overlay) -> Vec<Pending> {
     pending
 }
 
+/// For what would keep the dispatcher waiting.
+const POOL_THREADS: usize = 4;
+
 /// Where the monitor keeps its own state: nothing that an agent may see or change, even if the
 /// owner's directory is their home.
 fn own_places(session: &Session) -> Vec<PathBuf> {
@@ -481,6 +495,7 @@ impl Serving {
         if let Some(settler) = self.settler.take() {
             let _ = settler.join();
         }
+        self.trees.overlay.lock().end_behind();
     }
 
     /// Waits for the file system to end, which it does when its last mount is gone.

@@ -12,13 +12,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::attr::{Kind, Time, Version};
+use crate::behind::Ready;
 use crate::bytes;
 use crate::delta::Delta;
 use crate::path::Rel;
@@ -152,6 +153,7 @@ pub(crate) struct Upper {
     data: OwnedFd,
     /// None when it is only looked at.
     journal: Option<Mutex<Journal>>,
+    ready: Mutex<Ready>,
 }
 
 /// The journal's file and how much of it is whole.
@@ -198,6 +200,7 @@ impl Upper {
                 moved_on: true,
                 reserve: Reserve::open(&dir.join("reserve"))?,
             })),
+            ready: Mutex::default(),
         })
     }
 
@@ -209,6 +212,7 @@ impl Upper {
             dir: dir.to_path_buf(),
             data,
             journal: None,
+            ready: Mutex::default(),
         })
     }
 
@@ -296,6 +300,11 @@ impl Upper {
 
     pub(crate) fn stat_data(&self, id: u64) -> Result<rustix::fs::Stat, Errno> {
         rustix::fs::statat(&self.data, name(id), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Files that are ready for new content.
+    pub(crate) fn ready(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock()
     }
 
     /// Removes a content; open handles keep it.
