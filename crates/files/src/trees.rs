@@ -174,6 +174,9 @@ impl Trees {
                 Base::open(&spec.base, &own).map_err(trouble("open the directory", &spec.base))?;
             let base = Arc::new(base);
             let upper = Upper::open(&spec.upper).map_err(trouble("open the state", &spec.upper))?;
+            if options.durable {
+                upper.often_durable();
+            }
             let upper = Arc::new(upper);
             let card = Card {
                 tree: spec.name.clone(),

@@ -3,13 +3,14 @@
 //! the agent's view after a kill at any instant. Paths in records are those of the agent's view at
 //! the time of the operation.
 //!
-//! A record is its length, its CRC-32 and its postcard encoding. A torn last one is cut off.
+//! A record is its length, its CRC-32 and its postcard encoding. A torn last one is cut off, and so are
+//! zeros that were written ahead of records.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -161,6 +162,9 @@ pub(crate) struct Upper {
 struct Journal {
     file: File,
     bytes: u64,
+    /// How far there are zeros already, where records are made durable one by one: then the file system
+    /// has nothing to note about a record but its bytes.
+    zeros_to: Option<u64>,
     /// Operations were recorded since the last checkpoint.
     moved_on: bool,
     reserve: Reserve,
@@ -185,7 +189,8 @@ impl Upper {
         let data = rustix::fs::open(dir.join("data"), flags, Mode::empty())?;
         let file = OpenOptions::new()
             .create(true)
-            .append(true)
+            .truncate(false)
+            .write(true)
             .mode(0o600)
             .open(dir.join("journal"))?;
         // A record that a power cut tore would hide every later one.
@@ -197,6 +202,7 @@ impl Upper {
             journal: Some(Mutex::new(Journal {
                 file,
                 bytes,
+                zeros_to: None,
                 moved_on: true,
                 reserve: Reserve::open(&dir.join("reserve"))?,
             })),
@@ -247,7 +253,8 @@ impl Upper {
         record.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
         record.extend_from_slice(&body);
         let mut journal = journal.lock();
-        while let Err(error) = journal.file.write_all(&record) {
+        journal.write_ahead(record.len());
+        while let Err(error) = journal.file.write_all_at(&record, journal.bytes) {
             // Half a record would hide every later one.
             let _ = journal.file.set_len(journal.bytes);
             let full = error.kind() == io::ErrorKind::StorageFull;
@@ -276,6 +283,14 @@ impl Upper {
         self.journal
             .as_ref()
             .is_some_and(|journal| journal.lock().moved_on)
+    }
+
+    /// From now on records are often made durable one by one.
+    pub(crate) fn often_durable(&self) {
+        if let Some(journal) = &self.journal {
+            let mut journal = journal.lock();
+            journal.zeros_to = Some(journal.bytes);
+        }
     }
 
     /// Makes the records so far survive a power cut.
@@ -316,6 +331,23 @@ impl Upper {
         let _ = rustix::fs::unlinkat(&self.data, name(id), AtFlags::empty());
     }
 }
+
+impl Journal {
+    /// Makes sure that a record of so many bytes lies where zeros are, if it is worth it.
+    fn write_ahead(&mut self, bytes: usize) {
+        let end = self.bytes + bytes as u64;
+        if let Some(to) = self.zeros_to.filter(|to| end > *to) {
+            let zeros = vec![0; AHEAD_BYTES];
+            let from = to.max(self.bytes);
+            // On a full disk the record itself is told so.
+            let written = self.file.write_all_at(&zeros, from);
+            self.zeros_to = written.is_ok().then_some(from + AHEAD_BYTES as u64);
+        }
+    }
+}
+
+/// As many zeros at a time.
+const AHEAD_BYTES: usize = 256 << 10;
 
 /// What the owner had when the agent began to change it: kept for a while, so that two changes can
 /// be put together.
@@ -407,6 +439,9 @@ fn whole(dir: &Path) -> io::Result<(Vec<Entry>, u64)> {
 
 fn record(bytes: &[u8]) -> Option<(usize, u32, &[u8])> {
     let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    if length == 0 {
+        return None;
+    }
     let crc = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
     Some((length, crc, bytes.get(8..8 + length)?))
 }
@@ -444,5 +479,33 @@ mod tests {
             let expect = if length < first { 1 } else { 2 };
             assert_eq!(entries.len(), expect, "cut at {length}");
         }
+    }
+
+    #[test]
+    fn zeros_ahead_of_records_are_no_records_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let length = || dir.path().join("journal").metadata().unwrap().len();
+        let upper = Upper::open(dir.path()).unwrap();
+        upper.append(&entry(1)).unwrap();
+        let first = length();
+        upper.often_durable();
+        // More than what is written at a time.
+        let long = Entry::Remove {
+            path: vec![7; AHEAD_BYTES * 2],
+        };
+        upper.append(&entry(2)).unwrap();
+        assert_eq!(length(), first + AHEAD_BYTES as u64);
+        upper.append(&long).unwrap();
+        upper.append(&entry(3)).unwrap();
+        upper.sync().unwrap();
+        let all = [entry(1), entry(2), long, entry(3)];
+        assert_eq!(read(dir.path()).unwrap(), all);
+        drop(upper);
+        let before = length();
+        let upper = Upper::open(dir.path()).unwrap();
+        assert!(length() < before);
+        upper.append(&entry(4)).unwrap();
+        assert_eq!(read(dir.path()).unwrap().last(), Some(&entry(4)));
+        assert_eq!(read(dir.path()).unwrap().len(), all.len() + 1);
     }
 }

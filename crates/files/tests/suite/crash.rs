@@ -192,3 +192,41 @@ fn what_was_staged_is_there_after_a_kill() {
     assert_eq!(world.session.held().len(), 0);
     assert_eq!(snapshot(&disk.base()), new);
 }
+
+/// They are made ahead and removed later, by others than whoever asks for them.
+#[test]
+fn many_files_in_a_row_are_there_after_a_kill_and_nothing_else() {
+    const MADE: usize = 400;
+    const STAYING: usize = MADE / 2;
+    // As many are made ahead and wait to be removed, at most.
+    const BESIDES: usize = 100;
+    for durable in [false, true] {
+        let slow = || Options {
+            quiet: std::time::Duration::from_secs(1000),
+            durable,
+            ..Options::default()
+        };
+        let disk = Disk::new();
+        let contents = || fs::read_dir(disk.upper().join("data")).unwrap().count();
+        let world = World::on(Arc::clone(&disk), slow());
+        let inside = world.inside();
+        for n in 0..MADE {
+            fs::write(inside.join(format!("f{n}")), format!("content {n}")).unwrap();
+        }
+        for n in (0..MADE).step_by(2) {
+            fs::remove_file(inside.join(format!("f{n}"))).unwrap();
+        }
+        let new = snapshot(&inside);
+        world.wait_until("contents go", || contents() <= STAYING + BESIDES);
+        drop(world);
+        let world = World::on(Arc::clone(&disk), slow());
+        assert_eq!(snapshot(&world.inside()), new);
+        fs::write(world.inside().join("later"), "one more").unwrap();
+        world.trees.sweep();
+        assert_eq!(contents(), STAYING + 1);
+        world.settle();
+        let committed = snapshot(&disk.base());
+        assert_eq!(committed.len(), STAYING + 1);
+        assert_eq!(committed, snapshot(&world.inside()));
+    }
+}

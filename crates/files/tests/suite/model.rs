@@ -401,6 +401,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..40),
         last_step in prop_oneof![Just(usize::MAX), 0usize..80],
         reads in prop_oneof![Just(Reads::Open), Just(Reads::First)],
+        durable in proptest::bool::ANY,
     ) {
         let disk = Disk::new();
         fill(&disk.base());
@@ -410,7 +411,7 @@ proptest! {
             let go = count.fetch_add(1, Ordering::SeqCst) < last_step;
             if go { Ok(()) } else { Err(CommitError::Stopped(step)) }
         };
-        let slow = || Options { quiet: Duration::from_secs(1000), reads, ..Options::default() };
+        let slow = || Options { quiet: Duration::from_secs(1000), reads, durable, ..Options::default() };
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
         let plain = scratch();
