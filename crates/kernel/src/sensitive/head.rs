@@ -2,14 +2,15 @@
 
 use alloc::vec::Vec;
 
+use super::scan::Look;
 use super::{Carried, Scanner};
 
 impl Scanner {
     /// Scans a host: as it is, and with its labels put together. Case says nothing.
     pub fn scan_host(&self, host: &str) -> Carried {
-        let mut found = self.scan_name(host);
-        found.merge(&self.scan_name(&host.replace('.', "")));
-        found
+        let mut look = Look::new(self);
+        look.host(host);
+        look.carried
     }
 
     /// Scans the values of `name=value&...`, put together.
@@ -33,12 +34,13 @@ impl Scanner {
         target: &str,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Carried {
-        let mut found = self.scan_host(host);
-        found.merge(&self.scan(target.as_bytes()));
+        let mut look = Look::new(self);
+        look.host(host);
+        look.all(target.as_bytes());
         let (mut lines, mut cookies) = (Vec::new(), Vec::new());
         for (name, value) in headers {
-            found.merge(&self.scan(name));
-            found.merge(&self.scan(value));
+            look.all(name);
+            look.all(value);
             lines.extend_from_slice(value);
             // A cookie's values, and those of any header that looks like one.
             let pairs = value.split(|b| *b == b';');
@@ -59,9 +61,18 @@ impl Scanner {
         let labels = host.replace('.', "").into_bytes();
         let all = [&labels[..], &segments, &values, &lines].concat();
         for joined in [segments, names, values, bare, lines, cookies, all] {
-            found.merge(&self.scan(&joined));
+            look.all(&joined);
         }
-        found
+        look.carried
+    }
+}
+
+impl Look<'_> {
+    fn host(&mut self, host: &str) {
+        self.name = true;
+        self.all(host.as_bytes());
+        self.all(host.replace('.', "").as_bytes());
+        self.name = false;
     }
 }
 

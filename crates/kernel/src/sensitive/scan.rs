@@ -69,13 +69,8 @@ impl Scanner {
 
     /// Scans bytes that are all there.
     pub fn scan(&self, bytes: &[u8]) -> Carried {
-        if bytes.len() > BLOCK {
-            let mut scan = self.start();
-            scan.feed(bytes);
-            return scan.finish();
-        }
         let mut look = Look::new(self);
-        look.at(bytes, DEPTH);
+        look.all(bytes);
         look.carried
     }
 
@@ -174,10 +169,12 @@ impl Scan<'_> {
 }
 
 /// Bytes that are all there, looked at in every way.
-struct Look<'a> {
+pub(super) struct Look<'a> {
     scanner: &'a Scanner,
-    carried: Carried,
-    name: bool,
+    /// What was found so far.
+    pub(super) carried: Carried,
+    /// Whether case says nothing.
+    pub(super) name: bool,
     /// What one level of decoding gives, for each level; kept from block to block.
     levels: [Level; DEPTH],
 }
@@ -191,13 +188,23 @@ struct Level {
 }
 
 impl<'a> Look<'a> {
-    fn new(scanner: &'a Scanner) -> Self {
+    pub(super) fn new(scanner: &'a Scanner) -> Self {
         Self {
             scanner,
             carried: Carried::default(),
             name: false,
             levels: Default::default(),
         }
+    }
+
+    /// Looks at a text of any length under all codes.
+    pub(super) fn all(&mut self, text: &[u8]) {
+        let mut rest = text;
+        while let Some(block) = rest.get(..BLOCK + OVERLAP) {
+            self.at(block, DEPTH);
+            rest = rest.get(BLOCK..).unwrap_or_default();
+        }
+        self.at(rest, DEPTH);
     }
 
     /// Looks at a text, and undoes so many codes one within the other.
