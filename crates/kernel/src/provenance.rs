@@ -12,12 +12,14 @@ use crate::label::Level;
 use crate::policy::Policy;
 use crate::sensitive::{Carried, Scanner, Sensitive};
 use crate::value::normal::normal_of;
-use crate::value::{Kind, KindSet, Origin, each, host_of};
+use crate::value::{Kind, KindSet, Origin, host_of};
 
 /// `D(x, T)`.
 mod derive;
 /// The structured forms of derivation, by name.
 mod form;
+/// Values of a text.
+mod met;
 /// Every value the agent met.
 mod table;
 /// The task as text.
@@ -27,6 +29,7 @@ mod typed;
 
 pub use derive::Steered;
 pub use form::{Form, Forms};
+pub use met::Values;
 
 use derive::{Asked, alias, prefixes};
 use table::{Symbol, Table};
@@ -63,13 +66,15 @@ pub struct Provenance {
 
 impl Provenance {
     /// Adds what an incoming event brought.
-    /// Its source, and what sticks to its place, are trusted for `kinds` and have `level`.
+    /// Its source, and what sticks to its place, are trusted for `kinds` and have `level`. `values` are those of its
+    /// text, when somebody has looked for them already.
     pub(crate) fn learn(
         &mut self,
         policy: &Policy,
         (kinds, level): (KindSet, Level),
         event: EventId,
         incoming: &Incoming,
+        values: Option<&Values>,
     ) {
         let source = &incoming.source;
         self.table.begin(event, source);
@@ -108,7 +113,10 @@ impl Provenance {
             }
         } else {
             self.sensitive.met_in_public(text);
-            self.values(kinds, text, &echoed);
+            match values.filter(|values| values.are_for(kinds)) {
+                Some(values) => self.add(kinds, values, &echoed),
+                None => self.values(kinds, text, &echoed),
+            }
             self.wholes(kinds, text, &incoming.leaves, &echoed);
             if *source == Source::Task && !kinds.is_empty() {
                 self.task.add(text);
@@ -120,24 +128,15 @@ impl Provenance {
 
     /// Every value found in a text, trusted as far as its source is.
     fn values(&mut self, kinds: KindSet, text: &str, echoed: &BTreeSet<String>) {
+        self.add(kinds, &Values::of(kinds, text), echoed);
+    }
+
+    fn add(&mut self, kinds: KindSet, values: &Values, echoed: &BTreeSet<String>) {
         let table = &mut self.table;
-        each(text, |kind, value, line, doubtful| {
-            let trusted = kinds.contains(kind) && !doubtful;
-            // What is not trusted only has to be known by its text, to say where it came from.
-            let known = matches!(
-                kind,
-                Kind::Text | Kind::Url | Kind::Host | Kind::Email | Kind::Account
-            );
-            if !trusted && !known {
-                return;
-            }
-            let normal = normal_of(kind, value);
-            if normal.is_empty() || normal.len() > VALUE_BYTES_MAX {
-                return;
-            }
-            let trusted = trusted && !echoed.contains(&*normal);
-            table.add(&normal, if trusted { kind.bit() } else { 0 }, line);
-            if let Some((bit, alias)) = alias(kind, &normal).filter(|_| trusted) {
+        values.each(kinds, |kind, normal, line, trusted| {
+            let trusted = trusted && !echoed.contains(normal);
+            table.add(normal, if trusted { kind.bit() } else { 0 }, line);
+            if let Some((bit, alias)) = alias(kind, normal).filter(|_| trusted) {
                 table.add(&alias, bit, line);
             }
         });
@@ -235,6 +234,12 @@ impl Provenance {
     /// What was found by the numbers of another session's tokens, by the numbers of this one's.
     pub fn translated(&self, carries: &Carried, from: &Self) -> Carried {
         self.sensitive.translated(carries, &from.sensitive)
+    }
+
+    /// How many sensitive tokens and marks are known by now; a search made before is as good as a new one while
+    /// there are no more.
+    pub fn sensitive_tokens(&self) -> usize {
+        self.sensitive.len()
     }
 
     /// A search for everything sensitive known by now, to be run over what would leave.

@@ -12,16 +12,12 @@ use crate::manifest::Nonce;
 use crate::notice::Notice;
 use crate::planted::{self, Bug};
 use crate::policy::{Policy, Rules, Speculation, ToolEffect};
-use crate::provenance::Provenance;
+use crate::provenance::{Provenance, Values};
 use crate::scope::{Hold, Holds, Waits};
 use crate::value::KindSet;
 
 /// What can happen.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an input is made, stepped on and dropped: one at a time, never stored"
-)]
 pub enum Input {
     /// Content reached the agent.
     Incoming {
@@ -29,6 +25,15 @@ pub enum Input {
         event: EventId,
         /// What it was.
         incoming: Incoming,
+    },
+    /// The same, of a text whose values somebody has looked for already.
+    Looked {
+        /// The event's number.
+        event: EventId,
+        /// What it was.
+        incoming: Incoming,
+        /// The values of its text; looked for once more when they are not for everything that it is trusted for.
+        values: Values,
     },
     /// The agent proposes an effect.
     Propose {
@@ -204,7 +209,10 @@ impl State {
             | Input::Expire { hold, .. }
             | Input::Overdue { hold, .. } => self.holds.dependents(*hold),
             Input::Reconsider { .. } => self.holds.iter().map(|held| held.question.hold).collect(),
-            Input::Incoming { .. } | Input::Propose { .. } | Input::Labels(_) => Vec::new(),
+            Input::Incoming { .. }
+            | Input::Looked { .. }
+            | Input::Propose { .. }
+            | Input::Labels(_) => Vec::new(),
         }
     }
 
@@ -292,7 +300,15 @@ pub fn step(
 ) -> Vec<Action> {
     match input {
         Input::Incoming { event, incoming } => {
-            learn(state, policy, event, &incoming);
+            learn(state, policy, event, &incoming, None);
+            Vec::new()
+        }
+        Input::Looked {
+            event,
+            incoming,
+            values,
+        } => {
+            learn(state, policy, event, &incoming, Some(&values));
             Vec::new()
         }
         Input::Propose {
@@ -386,7 +402,13 @@ const UNKNOWN: &str = "there is no such hold, or it is resolved";
 
 /// Content reached the agent: what its source is trusted for, and what sticks to its place, say
 /// what it adds to what is known.
-fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming) {
+fn learn(
+    state: &mut State,
+    policy: &Policy,
+    event: EventId,
+    incoming: &Incoming,
+    values: Option<&Values>,
+) {
     if let Some(layer) = incoming.layer {
         // The agent's own words, which it was told nothing new by.
         let holds = &state.holds;
@@ -418,7 +440,7 @@ fn learn(state: &mut State, policy: &Policy, event: EventId, incoming: &Incoming
     }
     state
         .provenance
-        .learn(policy, (kinds, level), event, incoming);
+        .learn(policy, (kinds, level), event, incoming, values);
 }
 
 struct Proposal {

@@ -6,12 +6,13 @@ use std::sync::MutexGuard;
 
 use kernel::manifest::Nonce;
 use kernel::planted::{self, Bug};
+use kernel::provenance::Values;
 use kernel::{
-    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Level, Notice, Refusal,
-    Source, Verdict, step,
+    Action, Class, Digest, Effect, EventId, HoldId, Incoming, Input, Level, Notice, Policy,
+    Refusal, Source, Verdict, step,
 };
 use store::record::leaves_written;
-use store::{Lease, Parked, Record};
+use store::{Due, Lease, Parked, Record};
 
 use crate::ports::Happening;
 use crate::session::{Core, Held, Outcome, Session};
@@ -32,7 +33,19 @@ pub(crate) fn answered(
 ) {
     let (mut core, _) = taken_in(session, incoming, true);
     ended(&mut core, event, result);
-    core.write_out();
+    let due = core.log.hand_over();
+    drop(core);
+    // What cannot be recorded has happened all the same; nothing is released from then on.
+    let _ = write(session, due);
+}
+
+/// Writes records while others decide already.
+fn write(session: &Session, due: Due) -> Result<(), String> {
+    due.write().map_err(|error| {
+        let why = error.to_string();
+        session.core().failed.get_or_insert_with(|| why.clone());
+        why
+    })
 }
 
 /// Records content and learns from it. When the log gathers, whoever asked for that writes it out.
@@ -64,16 +77,9 @@ fn taken_in(
         .filter(|written| kept && keep(written))
         .map(|written| Digest::of(&written).hex());
     let rules = session.rules();
-    let mut core = session.core();
-    if matches!(incoming.source, Source::Location { .. }) {
-        core.news();
-    }
-    if gather {
-        core.log.gather();
-    }
-    let event = core.next_event();
-    let record = Record::Incoming {
-        event: event.0,
+    let values = values_of(&policy, level, &incoming);
+    let mut record = Record::Incoming {
+        event: 0,
         channel: incoming.channel.name().to_string(),
         source: (&incoming.source).into(),
         digest: incoming.content.digest.hex(),
@@ -83,6 +89,19 @@ fn taken_in(
         answers: incoming.answers.map(|event| event.0),
         layer: incoming.layer.map(|hold| hold.0),
     };
+
+    // Whatever can be done before is: others wait for the lock.
+    let mut core = session.core();
+    if matches!(incoming.source, Source::Location { .. }) {
+        core.news();
+    }
+    if gather {
+        core.log.gather();
+    }
+    let event = core.next_event();
+    if let Record::Incoming { event: number, .. } = &mut record {
+        *number = event.0;
+    }
     // When it cannot be recorded the log has failed, and nothing is released from then on.
     let _ = core.append(&record);
     if incoming.source == Source::Task {
@@ -93,15 +112,33 @@ fn taken_in(
         Some(hold) => format!("{} in: {} as {hold} has it", event.0, incoming.source),
         None => format!("{} in: {} ({bytes} bytes)", event.0, incoming.source),
     });
-    core.scanner = None;
+    let known = core.state.provenance().sensitive_tokens();
+    let input = match values {
+        Some(values) => Input::Looked {
+            event,
+            incoming,
+            values,
+        },
+        None => Input::Incoming { event, incoming },
+    };
     step(
         &mut core.state,
         &policy,
         &*rules,
         session.workspace(),
-        Input::Incoming { event, incoming },
+        input,
     );
+    session.knows_more(&core, known);
     (core, event)
+}
+
+/// The values of public text; only in fields of their own some may be secret.
+fn values_of(policy: &Policy, level: Level, incoming: &Incoming) -> Option<Values> {
+    if level > Level::Public || incoming.layer.is_some() || !incoming.leaves.is_empty() {
+        return None;
+    }
+    let text = std::str::from_utf8(&incoming.content.bytes).ok()?;
+    Some(Values::of(policy.trusted_kinds(&incoming.source), text))
 }
 
 pub(crate) fn propose(
@@ -114,7 +151,11 @@ pub(crate) fn propose(
     let policy = session.policy();
     let rules = session.rules();
     let nonce = session.nonce();
+    // Whatever can be done before is: others wait for the lock.
+    let written = store::record::WrittenEffect::from(&effect);
+    let proposed = effect.clone();
     let mut core = session.core();
+    let known = core.state.provenance().sensitive_tokens();
     let event = core.next_event();
     if let Some(why) = &core.failed {
         return failed(why, event, &effect);
@@ -142,7 +183,7 @@ pub(crate) fn propose(
     let in_doubt = in_doubt || core.forgetful;
     let input = Input::Propose {
         event,
-        effect: effect.clone(),
+        effect: proposed,
         nonce,
         in_doubt,
     };
@@ -185,7 +226,7 @@ pub(crate) fn propose(
     };
     let record = Record::Proposed {
         event: event.0,
-        effect: (&effect).into(),
+        effect: written,
         nonce: nonce.hex(),
         parked: parked.clone(),
         decision: decision.to_string(),
@@ -233,15 +274,17 @@ pub(crate) fn propose(
             // only asks changes nothing that a lost record would hide.
             let only_asks = effect.operation.reads_only() || planted::is(Bug::PostOnlyAsks);
             let spent = if effect.class == Class::Stageable || only_asks {
-                ledger
-                    .spend_soon(log, permit)
-                    .and_then(|lease| log.write_out().map(|()| lease))
+                ledger.spend_soon(log, permit)
             } else {
                 ledger.spend(log, permit)
             };
+            let spent = spent.map(|lease| (lease, log.hand_over()));
             match spent {
-                Ok(lease) => {
+                Ok((lease, due)) => {
                     drop(core);
+                    if let Err(why) = write(session, due) {
+                        return failed(&why, event, &effect);
+                    }
                     session.tell(|| Happening::Released { event, effect });
                     Outcome::Released(lease)
                 }
@@ -263,7 +306,7 @@ pub(crate) fn propose(
             }
             core.parked.insert(question.hold, parked);
             core.opened_ms.insert(question.hold, session.now_ms());
-            core.scanner = None;
+            session.knows_more(&core, known);
             let Some(held) = core.state.holds().find(question.hold).map(|h| core.held(h)) else {
                 return failed("the kernel lost a hold", event, &effect);
             };

@@ -104,6 +104,8 @@ pub struct Session {
     channels: RwLock<BTreeMap<kernel::Channel, Arc<dyn Channel>>>,
     listeners: RwLock<Vec<Listener>>,
     before: RwLock<Vec<Hook>>,
+    /// The search for what is known; taken away, under the lock of the core, when more is known.
+    scanner: RwLock<Option<Scanner>>,
 }
 
 pub(crate) struct Core {
@@ -114,7 +116,6 @@ pub(crate) struct Core {
     pub(crate) parked: BTreeMap<HoldId, Parked>,
     pub(crate) opened_ms: BTreeMap<HoldId, u64>,
     pub(crate) labels: Option<WorkspaceLabels>,
-    pub(crate) scanner: Option<Scanner>,
     /// Set when secrets that an earlier process knew are not known any more: policy alone
     /// vouches for nothing then.
     pub(crate) forgetful: bool,
@@ -147,7 +148,6 @@ impl Session {
             parked: BTreeMap::new(),
             opened_ms: BTreeMap::new(),
             labels,
-            scanner: None,
             forgetful: false,
             failed: None,
             task: Vec::new(),
@@ -183,6 +183,7 @@ impl Session {
             channels: RwLock::default(),
             listeners: RwLock::default(),
             before: RwLock::default(),
+            scanner: RwLock::default(),
         })
     }
 
@@ -271,13 +272,20 @@ impl Session {
     /// The search for everything sensitive known by now.
     pub fn scanner(&self) -> Scanner {
         self.run_before_hooks();
-        let mut core = self.core();
-        if let Some(scanner) = &core.scanner {
+        if let Some(scanner) = &*read(&self.scanner) {
             return scanner.clone();
         }
+        let core = self.core();
         let scanner = core.state.provenance().scanner();
-        core.scanner = Some(scanner.clone());
+        *write(&self.scanner) = Some(scanner.clone());
         scanner
+    }
+
+    /// More may be known than there was at `known`; to be called under the lock of the core.
+    pub(crate) fn knows_more(&self, core: &Core, known: usize) {
+        if core.state.provenance().sensitive_tokens() != known {
+            *write(&self.scanner) = None;
+        }
     }
 
     /// Decides a proposed effect. `on_hold` runs before anybody else can see the hold.

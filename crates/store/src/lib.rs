@@ -27,7 +27,7 @@ pub use blobs::{BlobWriter, Blobs};
 pub use disk::{Disk, MemoryDisk, OsDisk};
 pub use labels::{LabelsError, WorkspaceLabels};
 pub use ledger::Lease;
-pub use log::{Log, LogError};
+pub use log::{Due, Log, LogError};
 pub use place::{Place, SessionDir};
 pub use record::{Parked, Record};
 pub use recover::{Recovered, recover};

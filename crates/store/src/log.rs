@@ -7,7 +7,8 @@
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel::Digest;
 use kernel::planted::{self, Bug};
@@ -82,16 +83,147 @@ type Clock = Box<dyn Fn() -> String + Send + Sync>;
 /// An open log.
 pub struct Log {
     disk: Arc<dyn Disk>,
-    file: Box<dyn Append>,
-    path: PathBuf,
+    out: Arc<Out>,
+    path: Arc<Path>,
     seq: u64,
     prev: Digest,
-    stopped: Option<String>,
     clock: Clock,
-    /// Lines that are not in the file yet; kept for its capacity.
+    /// Lines that wait for [`Log::hand_over`].
     lines: Vec<u8>,
-    /// Whether lines wait for [`Log::write_out`].
+    /// Whether they do.
     gathers: bool,
+}
+
+/// The way into the file, for lines in the order they were handed over.
+struct Out {
+    /// Lines that nobody has written yet.
+    queue: Mutex<Queue>,
+    /// Who has it writes all that waits.
+    file: Mutex<Filed>,
+    /// Whether a write failed; what followed would have a gap.
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    lines: Vec<u8>,
+    /// Bytes that were handed over, all in all.
+    bytes: u64,
+}
+
+struct Filed {
+    file: Box<dyn Append>,
+    /// Bytes that were handed over and written, all in all.
+    bytes: u64,
+    /// Why nothing more is.
+    stopped: Option<String>,
+    /// Kept for its capacity.
+    lines: Vec<u8>,
+}
+
+/// Lines that were handed over. Nothing may act on them before they are written.
+#[must_use = "nothing may act on a record before it is in the file"]
+pub struct Due {
+    out: Arc<Out>,
+    path: Arc<Path>,
+    /// They end where so many bytes were handed over.
+    bytes: u64,
+}
+
+impl Due {
+    /// Writes them, and with them all that waits, unless somebody else has.
+    ///
+    /// # Errors
+    /// When they cannot be written; the log then accepts nothing more.
+    pub fn write(self) -> Result<(), LogError> {
+        self.out.write(&self.path, self.bytes)
+    }
+}
+
+impl fmt::Debug for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due").field("bytes", &self.bytes).finish()
+    }
+}
+
+impl Out {
+    fn new(file: Box<dyn Append>) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Mutex::default(),
+            file: Mutex::new(Filed {
+                file,
+                bytes: 0,
+                stopped: None,
+                lines: Vec::new(),
+            }),
+            stopped: AtomicBool::new(false),
+        })
+    }
+
+    /// Writes what was handed over, at least so many bytes of it all.
+    fn write(&self, path: &Path, bytes: u64) -> Result<(), LogError> {
+        let mut filed = lock(&self.file);
+        if filed.bytes >= bytes {
+            return Ok(());
+        }
+        self.going(&filed)?;
+        let mut lines = std::mem::take(&mut filed.lines);
+        let handed = {
+            let mut queue = lock(&self.queue);
+            std::mem::swap(&mut lines, &mut queue.lines);
+            queue.bytes
+        };
+        let written = filed.file.write_all(&lines);
+        lines.clear();
+        filed.lines = lines;
+        let written = match written {
+            Err(_) if planted::is(Bug::LogSwallows) => Ok(()),
+            written => written,
+        };
+        self.stopping(&mut filed, "append to", path, written)?;
+        filed.bytes = handed;
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    fn sync(&self, path: &Path) -> Result<(), LogError> {
+        let mut filed = lock(&self.file);
+        let result = filed.file.sync();
+        self.stopping(&mut filed, "sync", path, result)
+    }
+
+    /// An error if the log has stopped.
+    fn going(&self, filed: &Filed) -> Result<(), LogError> {
+        match &filed.stopped {
+            Some(why) => Err(LogError::Stopped(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the log if something failed.
+    fn stopping(
+        &self,
+        filed: &mut Filed,
+        what: &'static str,
+        path: &Path,
+        result: std::io::Result<()>,
+    ) -> Result<(), LogError> {
+        result.map_err(|source| {
+            let error = LogError::Io {
+                what,
+                path: path.to_path_buf(),
+                source,
+            };
+            filed.stopped = Some(error.to_string());
+            self.stopped.store(true, Ordering::Release);
+            error
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A write that did not come back is in doubt, and a log in doubt is found out when it is read.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Log {
@@ -99,7 +231,7 @@ impl fmt::Debug for Log {
         f.debug_struct("Log")
             .field("path", &self.path)
             .field("seq", &self.seq)
-            .field("stopped", &self.stopped)
+            .field("stopped", &self.out.stopped)
             .finish_non_exhaustive()
     }
 }
@@ -132,11 +264,10 @@ impl Log {
         })?;
         let log = Self {
             disk: Arc::clone(disk),
-            file,
-            path: path.to_path_buf(),
+            out: Out::new(file),
+            path: path.into(),
             seq: 0,
             prev: Digest::default(),
-            stopped: None,
             clock: Box::new(clock),
             lines: Vec::new(),
             gathers: false,
@@ -156,10 +287,10 @@ impl Log {
             .rename(&self.path, path)
             .map_err(|source| LogError::Io {
                 what: "rename",
-                path: self.path.clone(),
+                path: self.path.to_path_buf(),
                 source,
             })?;
-        self.path = path.to_path_buf();
+        self.path = path.into();
         self.sync_name()
     }
 
@@ -200,11 +331,10 @@ impl Log {
         file.sync().map_err(io("sync"))?;
         let log = Self {
             disk: Arc::clone(disk),
-            file,
-            path: path.to_path_buf(),
+            out: Out::new(file),
+            path: path.into(),
             seq: read.entries.last().map_or(0, |e| e.seq),
             prev: read.prev,
-            stopped: None,
             clock: Box::new(clock),
             lines: Vec::new(),
             gathers: false,
@@ -218,19 +348,44 @@ impl Log {
     /// When it cannot be written; the log then accepts nothing more.
     pub fn append(&mut self, record: &Record) -> Result<u64, LogError> {
         self.going()?;
-        let result = self.compose(record).and_then(|seq| {
-            if !self.gathers {
-                self.put()?;
+        let seq = match self.compose(record) {
+            Ok(seq) => seq,
+            Err(error) => {
+                let mut filed = lock(&self.out.file);
+                let stopped = self
+                    .out
+                    .stopping(&mut filed, "append to", &self.path, Err(error));
+                return stopped.map(|()| self.seq);
             }
-            Ok(seq)
-        });
-        self.stopping("append to", result)
+        };
+        if !self.gathers {
+            self.hand_over().write()?;
+        }
+        Ok(seq)
     }
 
-    /// What is appended from now on goes to the file together, by [`Log::write_out`] or [`Log::sync`]. Nothing may act on a
-    /// record before.
+    /// What is appended from now on goes to the file together, by [`Log::write_out`], [`Log::sync`] or what
+    /// [`Log::hand_over`] gives. Nothing may act on a record before.
     pub fn gather(&mut self) {
         self.gathers = true;
+    }
+
+    /// Hands what was gathered over, to be written while others append already; each record is in the file at once
+    /// again from now on.
+    pub fn hand_over(&mut self) -> Due {
+        self.gathers = false;
+        let mut queue = lock(&self.out.queue);
+        queue.bytes += self.lines.len() as u64;
+        if queue.lines.is_empty() {
+            std::mem::swap(&mut queue.lines, &mut self.lines);
+        } else {
+            queue.lines.append(&mut self.lines);
+        }
+        Due {
+            out: Arc::clone(&self.out),
+            path: Arc::clone(&self.path),
+            bytes: queue.bytes,
+        }
     }
 
     /// Writes what was gathered; each record is in the file at once again from now on.
@@ -240,8 +395,7 @@ impl Log {
     pub fn write_out(&mut self) -> Result<(), LogError> {
         self.gathers = false;
         self.going()?;
-        let result = self.put();
-        self.stopping("append to", result)
+        self.hand_over().write()
     }
 
     /// Makes everything appended so far durable.
@@ -250,8 +404,7 @@ impl Log {
     /// When the disk does not confirm; the log then accepts nothing more.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.write_out()?;
-        let result = self.file.sync();
-        self.stopping("sync", result)
+        self.out.sync(&self.path)
     }
 
     /// Where it lies.
@@ -261,27 +414,10 @@ impl Log {
 
     /// An error if the log has stopped.
     fn going(&self) -> Result<(), LogError> {
-        match &self.stopped {
-            Some(why) => Err(LogError::Stopped(why.clone())),
-            None => Ok(()),
+        if self.out.stopped.load(Ordering::Acquire) {
+            return self.out.going(&lock(&self.out.file));
         }
-    }
-
-    /// Stops the log if something failed.
-    fn stopping<T>(
-        &mut self,
-        what: &'static str,
-        result: std::io::Result<T>,
-    ) -> Result<T, LogError> {
-        result.map_err(|source| {
-            let error = LogError::Io {
-                what,
-                path: self.path.clone(),
-                source,
-            };
-            self.stopped = Some(error.to_string());
-            error
-        })
+        Ok(())
     }
 
     /// Makes one line behind those that wait, the digest of the one before in it.
@@ -293,19 +429,6 @@ impl Log {
         self.lines.push(b'\n');
         self.seq += 1;
         Ok(self.seq)
-    }
-
-    /// Writes the lines that wait, in one go.
-    fn put(&mut self) -> std::io::Result<()> {
-        if self.lines.is_empty() {
-            return Ok(());
-        }
-        let written = self.file.write_all(&self.lines);
-        self.lines.clear();
-        match written {
-            Err(_) if planted::is(Bug::LogSwallows) => Ok(()),
-            written => written,
-        }
     }
 
     fn sync_name(&self) -> Result<(), LogError> {
@@ -478,6 +601,51 @@ mod tests {
         log.sync().unwrap();
         log.append(&note("h")).unwrap();
         assert_eq!(count(), 8);
+    }
+
+    #[test]
+    fn what_is_handed_over_keeps_its_order_whoever_writes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let (mut log, _) = Log::resume(&path, || "t".to_string()).unwrap();
+        let count = || read(&path).unwrap().entries.len();
+        let mut due = |text: &str| {
+            log.gather();
+            log.append(&note(text)).unwrap();
+            log.hand_over()
+        };
+        let (first, second) = (due("d"), due("e"));
+        assert_eq!(count(), 3);
+        second.write().unwrap();
+        assert_eq!(count(), 5);
+        let third = due("f");
+        first.write().unwrap();
+        assert_eq!(count(), 5, "it was written already");
+        // Not handed over to be written by itself, it takes with it what waits.
+        log.append(&note("g")).unwrap();
+        assert_eq!(count(), 7);
+        third.write().unwrap();
+        assert_eq!(count(), 7);
+
+        // From many threads at once.
+        let log = Mutex::new(log);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let log = &log;
+                scope.spawn(move || {
+                    for nth in 0..50 {
+                        let due = {
+                            let mut log = log.lock().unwrap();
+                            log.gather();
+                            log.append(&note(&format!("{thread} {nth}"))).unwrap();
+                            log.hand_over()
+                        };
+                        due.write().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(count(), 207);
     }
 
     #[test]
