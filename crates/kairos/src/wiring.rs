@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::{Channel, Content, EventId, Incoming, Relabel, Source};
-use monitor::session::{Parts, SystemChance, SystemClock};
+use monitor::session::{Parts, PooledChance, SystemChance, SystemClock};
 use monitor::{Chance as _, Session};
 use policy::Loaded;
 use sandbox::{Agent, SandboxError};
@@ -322,7 +322,7 @@ fn session(
         dir: dir.clone(),
         blobs: Blobs::open_dir(&dir.blobs()).map_err(at("make", &dir.blobs()))?,
         workspace: setup.identity.clone(),
-        chance: Arc::new(SystemChance),
+        chance: Arc::new(PooledChance::default()),
         clock: Arc::new(SystemClock::default()),
         labels: Some(labels_of(surroundings.place.root(), setup)?),
         recovered: None,
@@ -710,7 +710,7 @@ pub(crate) fn reopen(dir: &SessionDir) -> Outcome<Option<Reopened>> {
         dir: dir.clone(),
         blobs,
         workspace: setup.identity.clone(),
-        chance: Arc::new(SystemChance),
+        chance: Arc::new(PooledChance::default()),
         clock: Arc::new(SystemClock::default()),
         labels: Some(labels),
         recovered: Some(recovered),

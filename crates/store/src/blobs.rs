@@ -1,9 +1,10 @@
 //! Parked bytes, by digest: one file each, private to the owner.
 
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel::Digest;
 use kernel::planted::{self, Bug};
@@ -17,7 +18,12 @@ pub struct Blobs {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     next: AtomicU64,
+    /// Some of those that are there, so that the disk need not be asked.
+    there: Mutex<HashSet<Digest>>,
 }
+
+/// So many are remembered.
+const THERE_MAX: usize = 4096;
 
 impl Blobs {
     /// Opens or makes the directory.
@@ -38,6 +44,7 @@ impl Blobs {
             disk: Arc::clone(disk),
             dir: dir.to_path_buf(),
             next: AtomicU64::new(0),
+            there: Mutex::default(),
         })
     }
 
@@ -58,13 +65,21 @@ impl Blobs {
     /// When the disk says no.
     pub fn put_soon(&self, bytes: &[u8]) -> io::Result<Digest> {
         let digest = Digest::of(bytes);
+        if self.there().contains(&digest) {
+            return Ok(digest);
+        }
         let path = self.path(&digest);
         if !self.disk.contains(&path) {
             let mut writer = self.writer()?;
-            writer.write_all(bytes)?;
+            writer.file.write_all(bytes)?;
             self.disk.rename(&writer.path, &path)?;
             writer.kept = true;
         }
+        let mut there = self.there();
+        if there.len() >= THERE_MAX {
+            there.clear();
+        }
+        there.insert(digest);
         Ok(digest)
     }
 
@@ -119,10 +134,16 @@ impl Blobs {
     /// # Errors
     /// When the disk says no.
     pub fn remove(&self, digest: &Digest) -> io::Result<()> {
+        self.there().remove(digest);
         match self.disk.remove(&self.path(digest)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    fn there(&self) -> MutexGuard<'_, HashSet<Digest>> {
+        // Whole operations only are done under the lock, so a panic elsewhere leaves it sound.
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a blob lies.
@@ -178,6 +199,39 @@ impl Drop for BlobWriter {
         if !self.kept {
             // Best effort: an unfinished part is recognised by its name anyway.
             let _ = self.disk.remove(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_is_stored_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open_dir(dir.path()).unwrap();
+        for _ in 0..2 {
+            let digest = blobs.put_soon(b"evidence").unwrap();
+            assert_eq!(blobs.put_soon(b"evidence").unwrap(), digest);
+            assert_eq!(blobs.read(&digest).unwrap(), b"evidence");
+            blobs.remove(&digest).unwrap();
+            assert!(blobs.read(&digest).is_err());
+        }
+    }
+
+    #[test]
+    fn more_than_is_remembered_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = crate::MemoryDisk::shared();
+        let blobs = Blobs::open_dir_on(&disk, dir.path()).unwrap();
+        let numbers = 0..THERE_MAX as u64 + 10;
+        for number in numbers.clone().chain(0..20) {
+            blobs.put_soon(&number.to_le_bytes()).unwrap();
+        }
+        for number in numbers {
+            let bytes = number.to_le_bytes();
+            assert_eq!(blobs.read(&Digest::of(&bytes)).unwrap(), bytes);
         }
     }
 }
