@@ -3,6 +3,9 @@
 //!     measure origin CA-FILE                  prints its port; writes the certificate to trust
 //!     measure minimal PORT CA-FILE OWN-CA     prints its port: ends TLS and sends on to PORT, and does nothing else
 //!     measure probe HOST ADDRESS PORT CA      prints one JSON object
+//!     measure echo                            prints its port: sends back whatever it is sent
+//!     measure raw ADDRESS PORT                prints one JSON object: connections, and bytes there and back
+//!     measure within                          the same, to an echo of its own
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +17,7 @@
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +44,14 @@ fn main() {
         ["origin", ca] => origin(ca),
         ["minimal", port, ca, own] => minimal(port.parse().unwrap(), ca, own),
         ["probe", host, address, port, ca] => probe(host, &format!("{address}:{port}"), ca),
-        _ => panic!("measure origin | minimal | probe"),
+        ["echo"] => {
+            let (port, echo) = echo();
+            println!("{port}");
+            echo.join().unwrap();
+        }
+        ["raw", address, port] => raw(&format!("{address}:{port}")),
+        ["within"] => raw(&format!("127.0.0.1:{}", echo().0)),
+        _ => panic!("measure origin | minimal | probe | echo | raw | within"),
     }
 }
 
@@ -303,6 +313,77 @@ impl Connection {
             seen += self.stream.read(&mut piece).unwrap();
         }
     }
+}
+
+/// Sends everything back, in a thread of its own; the port where it listens.
+fn echo() -> (u16, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve = move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let mut piece = vec![0; RAW_PIECE];
+                // Who hangs up has had enough.
+                while let Ok(n @ 1..) = stream.read(&mut piece) {
+                    if stream.write_all(&piece[..n]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    };
+    (port, std::thread::spawn(serve))
+}
+
+const RAW_PIECE: usize = 64 << 10;
+
+/// Connections without TLS or HTTP: from `connect` to the first byte back, one byte there and back on a kept one,
+/// and many bytes there and back.
+fn raw(to: &str) {
+    let to = to.to_socket_addrs().unwrap().next().unwrap();
+    let open = || {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let ping = |stream: &mut TcpStream| {
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    };
+    let connect = |_| timed(|| ping(&mut open()));
+    let connect_us = median((0..200).map(connect).collect());
+    let mut kept = open();
+    (0..200).for_each(|_| ping(&mut kept));
+    let ping_us = median((0..2000).map(|_| timed(|| ping(&mut kept))).collect());
+    let bulk: usize = std::env::var("MEASURE_BULK_BYTES").map_or(1 << 30, |n| n.parse().unwrap());
+    let mut there = kept.try_clone().unwrap();
+    let time = timed(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let piece = vec![b'x'; RAW_PIECE];
+                let mut left = bulk;
+                while left > 0 {
+                    let take = left.min(piece.len());
+                    there.write_all(&piece[..take]).unwrap();
+                    left -= take;
+                }
+            });
+            let mut piece = vec![0; RAW_PIECE];
+            let mut seen = 0;
+            while seen < bulk {
+                seen += kept.read(&mut piece).unwrap();
+            }
+        });
+    });
+    println!(
+        "{}",
+        serde_json::json!({
+            "probe": "raw", "connect_us": connect_us, "ping_us": ping_us,
+            "echo_mb": bulk as f64 / time.as_secs_f64() / 1e6,
+        })
+    );
 }
 
 fn median(mut times: Vec<Duration>) -> f64 {

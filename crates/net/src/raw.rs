@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kernel::{Channel, Class, Effect, Object, Operation, Payload};
 use store::Parked;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
 
 use crate::accept::{AnyStream, Endpoint, Place};
@@ -16,6 +16,9 @@ use crate::ask::{Asked, Settle, ask};
 use crate::net::Shared;
 use crate::ssh::{self, Cut};
 use crate::upstream::Offer;
+
+/// Read at once on the way through.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Ends a connection at once, with a reset.
 pub(crate) fn reset(stream: TcpStream) -> io::Result<()> {
@@ -152,7 +155,7 @@ async fn carry(
     }
     settle.answered("connected");
     settle.tell(
-        match tokio::io::copy_bidirectional(stream, &mut upstream).await {
+        match copy_bidirectional_with_sizes(stream, &mut upstream, PIECE_BYTES, PIECE_BYTES).await {
             Ok((out, back)) => Ok(format!("{out} bytes out, {back} bytes back{shown}")),
             Err(error) => Err(format!("the connection broke: {error}{shown}")),
         },
