@@ -30,12 +30,14 @@ impl Mask {
             values.insert(in_json.trim_matches('"').as_bytes().to_vec());
             values.insert(value.as_bytes().to_vec());
         }
-        let values: Vec<Vec<u8>> = values.into_iter().filter(|v| !v.is_empty()).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let values: Vec<Vec<u8>> = values.into_iter().collect();
         let search = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(&values)
-            .ok()
-            .filter(|_| !values.is_empty())?;
+            .ok()?;
         Some(Self {
             search: Arc::new(search),
             values: Arc::new(values),
