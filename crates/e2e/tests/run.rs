@@ -130,6 +130,11 @@ fn what_was_made_from_a_held_file_goes_with_it_and_nothing_else() {
     for path in ["copy.yml", ".github/workflows/x.yml"] {
         assert_eq!(approved.read(path).as_deref(), Some("on: push\n"), "{path}");
     }
+    let again = kairos(&approved, Who::Me, &["approve", &session, &hold]);
+    assert!(again.stdout.contains("already released"), "{again:?}");
+    let late = kairos(&approved, Who::Me, &["refuse", &session, &hold]);
+    assert!(late.stdout.contains("already released"), "{late:?}");
+    assert_ne!(late.code, 0, "{late:?}");
 }
 
 #[test]

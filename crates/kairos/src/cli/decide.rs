@@ -91,6 +91,11 @@ impl Decide {
             else {
                 continue;
             };
+            let known = before.items.iter().find(|b| b.event == item.event);
+            let already = match known.map(|known| known.fate) {
+                Some(Fate::Held) | None => "",
+                Some(_) => "already ",
+            };
             let outcome = match item.fate {
                 Fate::Released => "released",
                 Fate::Refused => "refused",
@@ -111,7 +116,7 @@ impl Decide {
                 .map(|r| format!(": {}", show::clean(r)))
                 .unwrap_or_default();
             text.push_str(&format!(
-                "{hold} {} {outcome}{result}\n",
+                "{hold} {} {already}{outcome}{result}\n",
                 show::clean(&item.line())
             ));
         }
