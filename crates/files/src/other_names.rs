@@ -2,6 +2,7 @@
 //! with it.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use rustix::io::Result;
 
@@ -12,6 +13,9 @@ use crate::tree::{Ino, State};
 
 /// Names of files that have several in one tree, by number.
 pub(crate) type Several = HashMap<u64, Vec<Rel>>;
+
+/// Whether what changed at an instant has come to rest.
+pub(crate) type Rested<'a> = dyn Fn(Instant) -> bool + 'a;
 
 /// Looks through a whole tree. No file is looked at, only the directories.
 pub(crate) fn several(base: &Base) -> Several {
@@ -52,12 +56,14 @@ fn each(base: &Base, mut tell: impl FnMut(&[u8], &[u8], u64)) {
 }
 
 impl State {
-    /// Files of a tree, changed or moved, that may have names which nobody has looked at.
-    pub(crate) fn half_known(&mut self, tree: usize) -> Result<Vec<Ino>> {
+    /// Files of a tree, changed or moved and come to rest, that may have names which nobody has looked at.
+    pub(crate) fn half_known(&mut self, tree: usize, rested: &Rested<'_>) -> Result<Vec<Ino>> {
         let found = self.tree(tree)?;
-        let mut inos: Vec<Ino> = found.dirty_nodes.keys().copied().collect();
-        let paths: Vec<Rel> = found.dirty.keys().cloned().collect();
-        let deep = found.dirty.values().any(|dirty| dirty.deep);
+        let nodes = found.dirty_nodes.iter().filter(|(_, at)| rested(**at));
+        let mut inos: Vec<Ino> = nodes.map(|(ino, _)| *ino).collect();
+        let names = || found.dirty.iter().filter(|(_, dirty)| rested(dirty.at));
+        let paths: Vec<Rel> = names().map(|(path, _)| path.clone()).collect();
+        let deep = names().any(|(_, dirty)| dirty.deep);
         for path in paths {
             inos.extend(self.walk(tree, &path)?);
         }
@@ -89,12 +95,12 @@ impl State {
     }
 
     /// Gives changed files the names that they have in the base as well.
-    pub(crate) fn meet_other_names(&mut self, tree: usize) -> Result<()> {
+    pub(crate) fn meet_other_names(&mut self, tree: usize, rested: &Rested<'_>) -> Result<()> {
         let Some(several) = self.tree(tree)?.several.clone() else {
             return Ok(());
         };
         let mut moved = false;
-        for ino in self.half_known(tree)? {
+        for ino in self.half_known(tree, rested)? {
             let number = self.node(ino)?.seen.as_ref().map(|seen| seen.ino);
             let names = number.and_then(|number| several.get(&number));
             for path in names.into_iter().flatten() {

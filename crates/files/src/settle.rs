@@ -12,7 +12,7 @@ use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::base::Base;
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
-use crate::other_names::several;
+use crate::other_names::{Rested, several};
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
 use crate::tree::{Ino, Node, State};
@@ -51,9 +51,9 @@ pub(crate) fn due(
 ) -> Result<BTreeSet<(usize, Rel)>> {
     let mut paths = BTreeSet::new();
     let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
-    let mut state = with_all_names(overlay)?;
     let now = Instant::now();
     let rested = |at: Instant| force || now.duration_since(at) >= quiet;
+    let mut state = with_all_names(overlay, &rested)?;
     for tree in 0..state.trees.len() {
         for ino in state.rested_nodes(tree, &rested, force) {
             for path in state.paths_of(ino) {
@@ -78,17 +78,17 @@ pub(crate) fn due(
 
 /// The state, in which what has changed is known by all its names in the base. A tree is looked through
 /// once, without the state, when the first such file changes.
-fn with_all_names(overlay: &Overlay) -> Result<MutexGuard<'_, State>> {
+fn with_all_names<'a>(overlay: &'a Overlay, rested: &Rested<'_>) -> Result<MutexGuard<'a, State>> {
     let mut state = overlay.lock();
     for tree in 0..state.trees.len() {
-        if state.tree(tree)?.several.is_none() && !state.half_known(tree)?.is_empty() {
+        if state.tree(tree)?.several.is_none() && !state.half_known(tree, rested)?.is_empty() {
             let base = Arc::clone(&state.tree(tree)?.base);
             drop(state);
             let found = several(&base);
             state = overlay.lock();
             state.tree_mut(tree)?.several = Some(Arc::new(found));
         }
-        state.meet_other_names(tree)?;
+        state.meet_other_names(tree, rested)?;
     }
     Ok(state)
 }
