@@ -19,7 +19,7 @@ agents:
     cargo build --package kairos
     cargo test --package kairos-e2e --test agents -- --include-ignored --test-threads 1
 
-# Ten bodies of 2 GB at once, and fifty thousand held requests; needs 20 GB of disk. KAIROS_LOAD_BODY_BYTES and KAIROS_LOAD_HELD make it smaller.
+# Ten thousand requests, ten bodies of 2 GB at once, and fifty thousand held requests; needs 20 GB of disk. KAIROS_LOAD_BODY_BYTES and KAIROS_LOAD_HELD make it smaller.
 load:
     cargo test --release --package kairos-net --test load -- --include-ignored --nocapture --test-threads 1
 

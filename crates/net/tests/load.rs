@@ -19,6 +19,25 @@ const IDLE_MAX: usize = 32;
 
 #[test]
 fn many_connections_leave_no_descriptors_behind() {
+    requests_on_two_hundred_connections(5);
+}
+
+/// `just load`: ten thousand requests on two hundred connections.
+#[test]
+#[ignore = "`just load`"]
+fn ten_thousand_requests_arrive_once() {
+    let (before, _) = memory();
+    let begun = std::time::Instant::now();
+    requests_on_two_hundred_connections(50);
+    println!(
+        "12500 requests in {:?}: memory {} MB before, {} MB at most",
+        begun.elapsed(),
+        before >> 20,
+        memory().0 >> 20
+    );
+}
+
+fn requests_on_two_hundred_connections(each: usize) {
     let origin = Origin::clear();
     let world = World::new(policy(), &origin);
     let to = world.direct("good.example", 80);
@@ -30,7 +49,7 @@ fn many_connections_leave_no_descriptors_behind() {
                     let mut stream = TcpStream::connect(to).unwrap();
                     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
                     let mut piece = [0; 4096];
-                    for _ in 0..5 {
+                    for _ in 0..each {
                         stream.write_all(b"POST /x HTTP/1.1\r\nHost: good.example\r\nContent-Length: 2\r\n\r\nhi").unwrap();
                         let n = stream.read(&mut piece).unwrap();
                         assert!(piece[..n].starts_with(b"HTTP/1.1 200"));
@@ -44,7 +63,7 @@ fn many_connections_leave_no_descriptors_behind() {
     burst(200);
     assert_eq!(
         origin.seen().len(),
-        1250,
+        250 * each,
         "every request arrived, and arrived once"
     );
     // Idle connections upstream stay for the next request, and the origin's ends of them are in
