@@ -362,3 +362,52 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
     let low = char::from(low).to_digit(16)?;
     u8::try_from(high * 16 + low).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undone(text: &[u8], reach: usize) -> Vec<u8> {
+        let (mut leads, mut out) = (Leads::default(), Vec::new());
+        leads.fill(text);
+        Escape::Percent.undo(text, &leads, reach, &mut out);
+        out
+    }
+
+    #[test]
+    fn of_text_all_within_reach_is_looked_at_and_of_noise_less() {
+        let reach = 36 * 64;
+        let around = |byte: u8| {
+            let side = [byte; 4000];
+            undone(&[&side[..], b"%41", &side].concat(), reach).len()
+        };
+        // With a gap before and behind.
+        assert_eq!(around(b'x'), 2 * reach + 3);
+        assert_eq!(around(b'\n'), 2 * reach + 3);
+        let noise = around(0xff);
+        assert!((2 * 129..2 * 300).contains(&noise), "{noise}");
+        // Every second byte, as in UTF-16 and between digits, is no noise.
+        let wide: Vec<u8> = b"x\0".repeat(2000);
+        let text = [&wide[..], b"%41", &wide].concat();
+        assert_eq!(undone(&text, reach).len(), 2 * reach + 3);
+        // So is what a token may have of its own.
+        let own = [
+            &[b'x'; 3000][..],
+            &[0xff; 64],
+            b"%41",
+            &[0xff; 64],
+            &[b'x'; 3000],
+        ]
+        .concat();
+        assert_eq!(undone(&own, reach).len(), 2 * reach + 3);
+    }
+
+    #[test]
+    fn neighbours_are_one_stretch() {
+        assert_eq!(undone(b"a%41b%42c", 64), b"\0aAbBc\0");
+        let far = [&b"%41"[..], &[b'x'; 300], b"%42"].concat();
+        let out = undone(&far, 64);
+        let ends = [&b"\0A"[..], &[b'x'; 64], b"\0", &[b'x'; 64], b"B\0"].concat();
+        assert_eq!(out, ends);
+    }
+}

@@ -80,3 +80,37 @@ fn is_kept(kinds: KindSet, kind: Kind, doubtful: bool) -> bool {
     );
     known || (kinds.contains(kind) && !doubtful)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Pay 1,200.50 to DE89 3704 0044 0532 0130 00 by 2026-03-04, or ask ann@example.org.\n\
+                        See https://docs.example.org/a/b?c=1 and `cargo add serde`; src/main.rs is \"The Big Plan\".\n\
+                        host build.example.org order A-4711 [::1]:80 nothing else";
+
+    fn told(values: &Values, kinds: KindSet) -> Vec<(Kind, String, u32, bool)> {
+        let mut all = Vec::new();
+        values.each(kinds, |kind, text, line, trusted| {
+            all.push((kind, String::from(text), line, trusted));
+        });
+        all
+    }
+
+    #[test]
+    fn looked_for_by_more_is_the_same_as_by_just_these() {
+        let all = Values::of(KindSet::ALL, TEXT);
+        assert!(told(&all, KindSet::ALL).len() > 20);
+        assert!(all.are_for(KindSet::NONE));
+        let mut differ = 0;
+        for kind in Kind::ALL {
+            for kinds in [KindSet::NONE, KindSet::of(&[kind])] {
+                let just = Values::of(kinds, TEXT);
+                assert_eq!(told(&all, kinds), told(&just, kinds), "{kind:?}");
+                differ += usize::from(told(&all, kinds) != told(&all, KindSet::ALL));
+            }
+            assert!(!Values::of(KindSet::NONE, TEXT).are_for(KindSet::of(&[kind])));
+        }
+        assert!(differ > 0);
+    }
+}
