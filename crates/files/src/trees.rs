@@ -261,15 +261,9 @@ impl Trees {
             .try_clone()
             .and_then(|device| Beside::start(device, self.tasks.clone()))
             .map_err(trouble("serve on", device))?;
-        let pool = |name, threads| {
-            let pool = Pool::start(name, threads).map_err(trouble("serve on", device));
-            Ok::<_, TreesError>(Arc::new(pool?))
-        };
-        let copies = pool("copy", POOL_THREADS)?;
-        let syncs = match self.overlay.durable {
-            true => Some(pool("sync", 1)?),
-            false => None,
-        };
+        let copies = Arc::new(Pool::new("copy", POOL_THREADS));
+        let durable = self.overlay.durable;
+        let syncs = durable.then(|| Arc::new(Pool::new("sync", 1)));
         let mounted = Mounted::new(
             Arc::clone(&self.overlay),
             Arc::clone(&self.labels),

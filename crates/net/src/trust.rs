@@ -6,8 +6,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -191,22 +193,27 @@ impl Trust {
     }
 }
 
-/// The host's roots and those for everybody. The host's are some hundred files, which are read while the
-/// agent starts; the first connection waits for them.
+/// The host's roots and those for everybody. The host's are some hundred files, which are read once the
+/// agent has started; the first connection waits for them, and they no longer for anything.
 struct Roots {
-    reading: Mutex<Option<JoinHandle<RootCertStore>>>,
+    reading: Mutex<Option<(Sender<()>, JoinHandle<RootCertStore>)>>,
     read: OnceLock<RootCertStore>,
     given: RootCertStore,
 }
 
 impl Roots {
     fn read(given: RootCertStore) -> Self {
+        let (needed, waiting) = channel::<()>();
         let reading = std::thread::Builder::new()
             .name("net-roots".to_string())
-            .spawn(roots_of_host);
+            .spawn(move || {
+                // Whether they are needed or it is time, they are read.
+                let _ = waiting.recv_timeout(AGENT_STARTS);
+                roots_of_host()
+            });
         Self {
             // Without a thread the first connection reads them.
-            reading: Mutex::new(reading.ok()),
+            reading: Mutex::new(reading.ok().map(|reading| (needed, reading))),
             read: OnceLock::new(),
             given,
         }
@@ -215,13 +222,19 @@ impl Roots {
     fn get(&self) -> &RootCertStore {
         self.read.get_or_init(|| {
             let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-            let host = reading.take().and_then(|reading| reading.join().ok());
+            let host = reading.take().and_then(|(needed, reading)| {
+                drop(needed);
+                reading.join().ok()
+            });
             let mut all = host.unwrap_or_else(roots_of_host);
             all.extend(self.given.roots.iter().cloned());
             all
         })
     }
 }
+
+/// So long the processor is left to the agent's start.
+const AGENT_STARTS: Duration = Duration::from_millis(50);
 
 fn roots_of_host() -> RootCertStore {
     let mut roots = RootCertStore::empty();
