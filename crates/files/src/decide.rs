@@ -157,7 +157,9 @@ impl Trees {
         };
         let any = !paths.is_empty();
         let mut pending = Vec::new();
-        for (tree, path) in paths {
+        let mut looked_at = paths.clone();
+        let mut open = paths;
+        while let Some((tree, path)) = open.pop_first() {
             match self.delta_surely(tree, &path) {
                 Ok(Some(found)) => pending.push(found),
                 Ok(None) => self.withdraw(tree, &path),
@@ -166,6 +168,10 @@ impl Trees {
                     self.overlay.lock().touch(tree, path, false);
                 }
             }
+            // Names that were met on the way belong to it.
+            let met = std::mem::take(&mut self.overlay.lock().met);
+            let news = met.into_iter().filter(|it| looked_at.insert(it.clone()));
+            open.extend(news);
         }
         if !pending.is_empty() {
             order(&mut pending);

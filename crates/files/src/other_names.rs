@@ -2,7 +2,6 @@
 //! with it.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
 
 use rustix::io::Result;
 
@@ -13,9 +12,6 @@ use crate::tree::{Ino, State};
 
 /// Names of files that have several in one tree, by number.
 pub(crate) type Several = HashMap<u64, Vec<Rel>>;
-
-/// Whether what changed at an instant has come to rest.
-pub(crate) type Rested<'a> = dyn Fn(Instant) -> bool + 'a;
 
 /// Looks through a whole tree. No file is looked at, only the directories.
 pub(crate) fn several(base: &Base) -> Several {
@@ -56,64 +52,48 @@ fn each(base: &Base, mut tell: impl FnMut(&[u8], &[u8], u64)) {
 }
 
 impl State {
-    /// Files of a tree, changed or moved and come to rest, that may have names which nobody has looked at.
-    pub(crate) fn half_known(&mut self, tree: usize, rested: &Rested<'_>) -> Result<Vec<Ino>> {
-        let found = self.tree(tree)?;
-        let nodes = found.dirty_nodes.iter().filter(|(_, at)| rested(**at));
-        let mut inos: Vec<Ino> = nodes.map(|(ino, _)| *ino).collect();
-        let names = || found.dirty.iter().filter(|(_, dirty)| rested(dirty.at));
-        let paths: Vec<Rel> = names().map(|(path, _)| path.clone()).collect();
-        let deep = names().any(|(_, dirty)| dirty.deep);
-        for path in paths {
-            inos.extend(self.walk(tree, &path)?);
+    /// Whether a file, changed or moved, may have names in the base which nobody has looked at.
+    pub(crate) fn is_half_known(&self, tree: usize, ino: Ino) -> bool {
+        let (Some(node), Some(found)) = (self.nodes.get(&ino), self.trees.get(tree)) else {
+            return false;
+        };
+        let Some(seen) = node.seen.as_ref().filter(|seen| seen.links > 1) else {
+            return false;
+        };
+        let paths = self.paths_of(ino);
+        let in_place = node.base.as_ref().is_some_and(|base| paths.contains(base));
+        if node.kind == Kind::Dir || (node.clean() && in_place) {
+            return false;
         }
-        if deep {
-            let moved = self.moved_files();
-            inos.extend(moved.iter().filter(|it| it.0 == tree).map(|it| it.1));
-        }
-        inos.sort_unstable();
-        inos.dedup();
-        inos.retain(|ino| self.is_half_known(tree, *ino).unwrap_or(false));
-        Ok(inos)
-    }
-
-    fn is_half_known(&self, tree: usize, ino: Ino) -> Option<bool> {
-        let node = self.nodes.get(&ino)?;
-        let seen = node.seen.as_ref().filter(|seen| seen.links > 1)?;
-        if node.kind == Kind::Dir {
-            return None;
-        }
-        let found = self.trees.get(tree)?;
         let in_base = |path: &Rel| match found.covered.get(path) {
             Some(Some(version)) => (version.dev, version.ino) == (seen.dev, seen.ino),
             Some(None) => false,
-            None => true,
+            None => node.base.as_ref() == Some(path),
         };
-        let paths = self.paths_of(ino);
         let known = paths.iter().filter(|path| in_base(path)).count();
-        Some(known < usize::try_from(seen.links).unwrap_or(usize::MAX))
+        known < usize::try_from(seen.links).unwrap_or(usize::MAX)
     }
 
-    /// Gives changed files the names that they have in the base as well.
-    pub(crate) fn meet_other_names(&mut self, tree: usize, rested: &Rested<'_>) -> Result<()> {
-        let Some(several) = self.tree(tree)?.several.clone() else {
+    /// Gives such a file the names that it has in the base as well; they are to be decided with it.
+    pub(crate) fn meet_other_names(&mut self, tree: usize, ino: Ino) -> Result<()> {
+        let number = self.node(ino)?.seen.as_ref().map(|seen| seen.ino);
+        let Some((several, number)) = self.tree(tree)?.several.clone().zip(number) else {
             return Ok(());
         };
-        let mut moved = false;
-        for ino in self.half_known(tree, rested)? {
-            let number = self.node(ino)?.seen.as_ref().map(|seen| seen.ino);
-            let names = number.and_then(|number| several.get(&number));
-            for path in names.into_iter().flatten() {
-                if self.tree(tree)?.covered.contains_key(path) {
-                    continue;
-                }
-                if self.walk(tree, path)?.is_none() && !moved {
-                    // A directory above it was moved.
-                    self.resolve_moved();
-                    moved = true;
-                }
+        let known = self.paths_of(ino);
+        let mut missing = false;
+        for path in several.get(&number).into_iter().flatten() {
+            if !self.tree(tree)?.covered.contains_key(path) {
+                missing |= self.walk(tree, path)?.is_none();
             }
         }
+        if missing {
+            // A directory above it was moved.
+            self.resolve_moved();
+        }
+        let met = self.paths_of(ino).into_iter();
+        let met = met.filter(|path| !known.contains(path));
+        self.met.extend(met.map(|path| (tree, path)));
         Ok(())
     }
 }

@@ -5,14 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
 use rustix::io::{Errno, Result};
 
 use crate::attr::{Kind, Time, Version, Xattrs};
 use crate::base::Base;
 use crate::bytes::{self, digest};
 use crate::delta::{Content, Delta, New};
-use crate::other_names::{Rested, several};
+use crate::other_names::several;
 use crate::overlay::Overlay;
 use crate::path::{Rel, below, components, join};
 use crate::tree::{Ino, Node, State};
@@ -53,7 +52,7 @@ pub(crate) fn due(
     let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
     let now = Instant::now();
     let rested = |at: Instant| force || now.duration_since(at) >= quiet;
-    let mut state = with_all_names(overlay, &rested)?;
+    let mut state = overlay.lock();
     for tree in 0..state.trees.len() {
         for ino in state.rested_nodes(tree, &rested, force) {
             for path in state.paths_of(ino) {
@@ -74,23 +73,6 @@ pub(crate) fn due(
         descend_base(&base, tree, &path, &mut paths)?;
     }
     Ok(paths)
-}
-
-/// The state, in which what has changed is known by all its names in the base. A tree is looked through
-/// once, without the state, when the first such file changes.
-fn with_all_names<'a>(overlay: &'a Overlay, rested: &Rested<'_>) -> Result<MutexGuard<'a, State>> {
-    let mut state = overlay.lock();
-    for tree in 0..state.trees.len() {
-        if state.tree(tree)?.several.is_none() && !state.half_known(tree, rested)?.is_empty() {
-            let base = Arc::clone(&state.tree(tree)?.base);
-            drop(state);
-            let found = several(&base);
-            state = overlay.lock();
-            state.tree_mut(tree)?.several = Some(Arc::new(found));
-        }
-        state.meet_other_names(tree, rested)?;
-    }
-    Ok(state)
 }
 
 /// All paths that may differ from the base.
@@ -126,7 +108,21 @@ pub(crate) fn delta_at(overlay: &Overlay, tree: usize, path: &Rel) -> Result<Opt
     if state.tree(tree)?.base.hides(path) {
         return Ok(None);
     }
-    let ino = state.walk(tree, path)?;
+    let mut ino = state.walk(tree, path)?;
+    if ino.is_some_and(|ino| state.is_half_known(tree, ino)) {
+        if state.tree(tree)?.several.is_none() {
+            let base = Arc::clone(&state.tree(tree)?.base);
+            drop(state);
+            // Once, and not while the agent waits for the state.
+            let found = several(&base);
+            state = overlay.lock();
+            state.tree_mut(tree)?.several = Some(Arc::new(found));
+            ino = state.walk(tree, path)?;
+        }
+        if let Some(ino) = ino {
+            state.meet_other_names(tree, ino)?;
+        }
+    }
     if let Some(ino) = ino {
         let node = state.node(ino)?;
         let from = node.base.clone().filter(|from| from != path);

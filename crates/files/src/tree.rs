@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) watches: Option<Watches>,
     /// Rebuilding from a journal: nothing is written, nothing new is learnt about the base.
     pub(crate) replay: bool,
+    /// Names, by tree, of what was found to have more of them than were known.
+    pub(crate) met: Vec<(usize, Rel)>,
 }
 
 /// One tree.
@@ -192,6 +194,7 @@ impl State {
             unnamed: Vec::new(),
             watches: None,
             replay: false,
+            met: Vec::new(),
         }
     }
 
