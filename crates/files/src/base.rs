@@ -171,6 +171,23 @@ impl Base {
         Ok(())
     }
 
+    /// Tells every file below that is no directory: the directory it lies in, its name, and its number as that
+    /// directory has it. What cannot be listed, or is gone, has none.
+    pub(crate) fn each_file(&self, mut tell: impl FnMut(&[u8], &[u8], u64)) {
+        let mut open = vec![Rel::new()];
+        while let Some(dir) = open.pop() {
+            let _ = self.entries(&dir, |name, kind, number| {
+                let looked_at = || self.stat(&join(&dir, name)).ok();
+                let kind = kind.or_else(|| Some(Kind::of_mode(looked_at()?.st_mode)));
+                if kind == Some(Kind::Dir) {
+                    open.push(join(&dir, name));
+                } else {
+                    tell(&dir, name, number);
+                }
+            });
+        }
+    }
+
     fn open_list(&self, path: &[u8]) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match self.open_beneath(path, flags | OFlags::NOATIME) {

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustix::fs::AtFlags;
-
 use crate::attr::{Kind, Version};
 use crate::base::Base;
 use crate::path::{Rel, join};
@@ -37,7 +35,14 @@ impl OneFile {
             .map(|(identity, _)| identity)
             .collect();
         if !missing.is_empty() {
-            look_for(base, &missing, &mut names);
+            base.each_file(|dir, name, _| {
+                let path = join(dir, name);
+                let Ok(stat) = base.stat(&path) else { return };
+                let identity = (stat.st_dev, stat.st_ino);
+                if missing.contains(&identity) {
+                    names.entry(identity).or_default().insert(path);
+                }
+            });
         }
         names.retain(|_, names| names.len() > 1);
         Self { names }
@@ -52,34 +57,5 @@ impl OneFile {
             .filter(|other| *other != path)
             .cloned()
             .collect()
-    }
-}
-
-fn look_for(
-    base: &Base,
-    wanted: &BTreeSet<Identity>,
-    names: &mut BTreeMap<Identity, BTreeSet<Rel>>,
-) {
-    let mut open = vec![Rel::new()];
-    while let Some(dir) = open.pop() {
-        let (Ok(found), Ok(at)) = (base.list(&dir), base.dir(&dir)) else {
-            continue;
-        };
-        for (name, kind) in found {
-            if kind == Some(Kind::Dir) {
-                open.push(join(&dir, &name));
-                continue;
-            }
-            let Ok(stat) = rustix::fs::statat(&*at, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
-            else {
-                continue;
-            };
-            let identity = (stat.st_dev, stat.st_ino);
-            if Kind::of_mode(stat.st_mode) == Kind::Dir {
-                open.push(join(&dir, &name));
-            } else if wanted.contains(&identity) {
-                names.entry(identity).or_default().insert(join(&dir, &name));
-            }
-        }
     }
 }

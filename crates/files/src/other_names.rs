@@ -13,10 +13,10 @@ use crate::tree::{Ino, State};
 /// Names of files that have several in one tree, by number.
 pub(crate) type Several = HashMap<u64, Vec<Rel>>;
 
-/// Looks through a whole tree. No file is looked at, only the directories.
+/// Looks through a whole tree: its directories, and no file.
 pub(crate) fn several(base: &Base) -> Several {
     let mut numbers: Vec<u64> = Vec::new();
-    each(base, |_, _, number| numbers.push(number));
+    base.each_file(|_, _, number| numbers.push(number));
     numbers.sort_unstable();
     let twice: HashSet<u64> = numbers
         .windows(2)
@@ -29,26 +29,12 @@ pub(crate) fn several(base: &Base) -> Several {
     if twice.is_empty() {
         return found;
     }
-    each(base, |dir, name, number| {
+    base.each_file(|dir, name, number| {
         if twice.contains(&number) {
             found.entry(number).or_default().push(join(dir, name));
         }
     });
     found
-}
-
-fn each(base: &Base, mut tell: impl FnMut(&[u8], &[u8], u64)) {
-    let mut open = vec![Rel::new()];
-    while let Some(dir) = open.pop() {
-        // One that cannot be read, or is gone, has no names for the agent either.
-        let _ = base.entries(&dir, |name, kind, number| {
-            if kind == Some(Kind::Dir) {
-                open.push(join(&dir, name));
-            } else {
-                tell(&dir, name, number);
-            }
-        });
-    }
 }
 
 impl State {
