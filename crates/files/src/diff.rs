@@ -1,6 +1,7 @@
 //! Staged changes as text, for people and for `git apply`: unified diffs in git's form. What git has
 //! no form for is said in lines that start with `#`, which patch programs skip.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -8,7 +9,8 @@ use std::fs::File;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use similar::{Algorithm, TextDiff};
+use serde::ser::SerializeMap as _;
+use similar::TextDiff;
 
 use crate::acl;
 use crate::attr::Kind;
@@ -66,29 +68,20 @@ pub struct Change {
 
 /// A unified diff, whose lines are in whatever code the files are. As JSON: `diff`, and where that is not
 /// all, because it is not UTF-8, the bytes as `diff_base64`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Patch {
-    #[serde(rename = "diff", serialize_with = "as_text")]
-    bytes: Vec<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diff_base64: Option<String>,
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch(Vec<u8>);
 
-impl Patch {
-    fn of(bytes: Vec<u8>) -> Self {
-        let is_text = std::str::from_utf8(&bytes).is_ok();
-        let diff_base64 = (!is_text).then(|| STANDARD.encode(&bytes));
-        Self { bytes, diff_base64 }
+impl Serialize for Patch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = String::from_utf8_lossy(&self.0);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("diff", &text)?;
+        // Where nothing had to be replaced, it is the bytes themselves.
+        if let Cow::Owned(_) = text {
+            map.serialize_entry("diff_base64", &STANDARD.encode(&self.0))?;
+        }
+        map.end()
     }
-
-    /// The diff as `git apply` takes it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-fn as_text<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&String::from_utf8_lossy(bytes))
 }
 
 /// An attribute that is not as it was.
@@ -186,7 +179,7 @@ pub(crate) fn change(delta: &Delta, origin: Option<&Rel>, base: &Base, upper: &U
             let (diff, ratio) = compared(&old, &new);
             // Never 100 for what is not the same.
             similarity = Some((ratio * 100.0).clamp(0.0, 99.0) as u8);
-            (Some(Patch::of(diff)), false)
+            (Some(Patch(diff)), false)
         }
         _ => (None, true),
     };
@@ -474,13 +467,9 @@ impl Change {
         };
         let sign = if old.is_some() { '-' } else { '+' };
         let symlink = old.or(new).is_some_and(|side| side.kind == "symlink");
-        let mut lines: Vec<&[u8]> = diff.bytes.split(|b| *b == b'\n').collect();
-        if lines.last().is_some_and(|last| last.is_empty()) {
-            lines.pop();
-        }
-        let body: Vec<&[u8]> = lines
+        let body: Vec<&[u8]> = lines(&diff.0)
             .into_iter()
-            .filter_map(|line| line.split_first())
+            .filter_map(|line| line.strip_suffix(b"\n").unwrap_or(line).split_first())
             .filter(|(first, _)| **first == sign as u8 || (**first == b' ' && !symlink))
             .map(|(_, rest)| rest)
             .collect();
@@ -541,7 +530,7 @@ impl Change {
         match &self.diff {
             Some(diff) => {
                 write!(f, "--- {a}\n+++ {b}\n")?;
-                f.content(&diff.bytes);
+                f.content(&diff.0);
                 Ok(())
             }
             None => Ok(()),
@@ -603,10 +592,7 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 /// A unified diff by lines as git counts them, which end with a line feed and nothing else.
 fn compared(old: &[u8], new: &[u8]) -> (Vec<u8>, f32) {
     let (old, new) = (lines(old), lines(new));
-    let diff = TextDiff::configure()
-        .algorithm(Algorithm::Myers)
-        .newline_terminated(true)
-        .diff_slices(&old, &new);
+    let diff = TextDiff::from_slices(&old, &new);
     let mut out = Vec::new();
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
         out.extend(format!("{}\n", hunk.header()).into_bytes());
@@ -715,7 +701,7 @@ mod tests {
     }
 
     fn patch(text: &str) -> Option<Patch> {
-        Some(Patch::of(text.as_bytes().to_vec()))
+        Some(Patch(text.as_bytes().to_vec()))
     }
 
     fn a_change() -> Change {
@@ -772,7 +758,7 @@ mod tests {
             diff,
             b"@@ -1,2 +1,2 @@\n caf\xe9\r\n-old\rline\n+new\rline\xff\n\\ No newline at end of file\n"
         );
-        change.diff = Some(Patch::of(diff.clone()));
+        change.diff = Some(Patch(diff.clone()));
         assert!(change.patch().ends_with(&diff));
         let shown = change.to_string();
         assert!(

@@ -50,9 +50,9 @@ pub(crate) fn due(
 ) -> Result<BTreeSet<(usize, Rel)>> {
     let mut paths = BTreeSet::new();
     let mut moved: Vec<(usize, Rel, Arc<Base>)> = Vec::new();
+    let mut state = overlay.lock();
     let now = Instant::now();
     let rested = |at: Instant| force || now.duration_since(at) >= quiet;
-    let mut state = overlay.lock();
     for tree in 0..state.trees.len() {
         for ino in state.rested_nodes(tree, &rested, force) {
             for path in state.paths_of(ino) {

@@ -61,8 +61,7 @@ impl Diff {
             When::Never => false,
             When::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
         };
-        let shown = !self.json && (terminal || colour);
-        if !self.json && !shown {
+        if !(self.json || terminal || colour) {
             // For a program: the content as it is.
             let patches: Vec<Vec<u8>> = changes.iter().map(files::Change::patch).collect();
             return plain(&patches.concat());
