@@ -83,50 +83,9 @@ pub(crate) fn relay(
     parts.headers.remove(header::ALT_SVC);
     // Ours alone to say.
     parts.headers.remove(DECISION);
-    let body = match parts.extensions.remove::<Mask>() {
-        Some(mask) => {
-            mask.headers(&mut parts.headers);
-            Answer::Masked(Masked::new(body, mask))
-        }
-        None => Answer::Plain(body),
-    };
+    let body = Masked::new(body, parts.extensions.remove::<Mask>());
     let tee = Tee::new(Arc::clone(shared), belongs, &parts, body);
     Response::from_parts(parts, tee.boxed_unsync())
-}
-
-/// What comes from the server; masked, where it was given a credential.
-enum Answer {
-    Plain(Incoming),
-    Masked(Masked<Incoming>),
-}
-
-impl http_body::Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut *self {
-            Self::Plain(body) => Pin::new(body).poll_frame(cx),
-            Self::Masked(body) => Pin::new(body).poll_frame(cx),
-        }
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        match self {
-            Self::Plain(body) => body.size_hint(),
-            Self::Masked(body) => body.size_hint(),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Plain(body) => body.is_end_stream(),
-            Self::Masked(body) => body.is_end_stream(),
-        }
-    }
 }
 
 /// Passes frames on and tells the monitor what reached the agent, always before the agent could
@@ -136,7 +95,7 @@ struct Tee {
     belongs: Belongs,
     status: StatusCode,
     headers: HeaderMap,
-    body: Answer,
+    body: Masked<Incoming>,
     expected: Option<u64>,
     passed: u64,
     told: usize,
@@ -148,7 +107,7 @@ struct Tee {
 }
 
 impl Tee {
-    fn new(shared: Arc<Shared>, belongs: Belongs, parts: &Parts, body: Answer) -> Self {
+    fn new(shared: Arc<Shared>, belongs: Belongs, parts: &Parts, body: Masked<Incoming>) -> Self {
         let kind = parts
             .headers
             .get(header::CONTENT_TYPE)

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::{HeaderMap, HeaderValue};
+use ::http::{HeaderMap, HeaderValue, Response};
 use aho_corasick::{AhoCorasick, MatchKind};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
@@ -44,8 +44,17 @@ impl Mask {
         })
     }
 
+    /// Lays what belongs to a request over the head of its answer, and leaves it there for the body.
+    pub(crate) fn lay_over<B>(mask: Option<Self>, mut answer: Response<B>) -> Response<B> {
+        if let Some(mask) = mask {
+            mask.headers(answer.headers_mut());
+            answer.extensions_mut().insert(mask);
+        }
+        answer
+    }
+
     /// Masks the values of headers, or of trailers.
-    pub(crate) fn headers(&self, headers: &mut HeaderMap) {
+    fn headers(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
             let mut bytes = value.as_bytes().to_vec();
             if self.bytes(&mut bytes)
@@ -79,17 +88,18 @@ impl Mask {
     }
 }
 
-/// A body with values masked. Of what has come, only what may be the beginning of one waits.
+/// A body, with values masked where there is a mask. Of what has come, only what may be the beginning of
+/// one waits.
 pub(crate) struct Masked<B> {
     body: B,
-    mask: Mask,
+    mask: Option<Mask>,
     waiting: BytesMut,
     /// The end of the body, when something was to be passed on before it.
     last: Option<Option<HeaderMap>>,
 }
 
 impl<B> Masked<B> {
-    pub(crate) fn new(body: B, mask: Mask) -> Self {
+    pub(crate) fn new(body: B, mask: Option<Mask>) -> Self {
         Self {
             body,
             mask,
@@ -100,17 +110,17 @@ impl<B> Masked<B> {
 
     /// What can be passed on of a piece.
     fn passed(&mut self, data: Bytes) -> Bytes {
-        if self.waiting.is_empty() && !self.mask.search.is_match(&data) {
-            let begun = self.mask.begun(&data);
-            let clear = data.len() - begun;
-            self.waiting
-                .extend_from_slice(data.get(clear..).unwrap_or_default());
+        let Some(mask) = &self.mask else { return data };
+        let waiting = &mut self.waiting;
+        if waiting.is_empty() && !mask.search.is_match(&data) {
+            let clear = data.len() - mask.begun(&data);
+            waiting.extend_from_slice(data.get(clear..).unwrap_or_default());
             return data.slice(..clear);
         }
-        self.waiting.extend_from_slice(&data);
-        self.mask.bytes(&mut self.waiting);
-        let clear = self.waiting.len() - self.mask.begun(&self.waiting);
-        self.waiting.split_to(clear).freeze()
+        waiting.extend_from_slice(&data);
+        mask.bytes(waiting);
+        let clear = waiting.len() - mask.begun(waiting);
+        waiting.split_to(clear).freeze()
     }
 
     fn end(trailers: Option<HeaderMap>) -> Option<Frame<Bytes>> {
@@ -126,6 +136,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Masked<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.mask.is_none() {
+            return Pin::new(&mut self.body).poll_frame(cx);
+        }
         if let Some(trailers) = self.last.take() {
             return Poll::Ready(Self::end(trailers).map(Ok));
         }
@@ -142,7 +155,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Masked<B> {
                         return Poll::Ready(Some(Ok(Frame::data(clear))));
                     }
                     Err(frame) => frame.into_trailers().ok().map(|mut trailers| {
-                        self.mask.headers(&mut trailers);
+                        if let Some(mask) = &self.mask {
+                            mask.headers(&mut trailers);
+                        }
                         trailers
                     }),
                 },
@@ -192,7 +207,10 @@ mod tests {
         let frames = pieces
             .into_iter()
             .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
-        let body = Masked::new(StreamBody::new(futures_util::stream::iter(frames)), mask());
+        let body = Masked::new(
+            StreamBody::new(futures_util::stream::iter(frames)),
+            Some(mask()),
+        );
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let whole = runtime.unwrap().block_on(body.collect()).unwrap();
         whole.to_bytes().to_vec()

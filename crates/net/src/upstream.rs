@@ -472,12 +472,8 @@ impl Upstream {
         };
         let host = request.uri().host().unwrap_or_default().to_string();
         let mask = request.extensions().get::<Mask>().cloned();
-        let answer = client.request(request).await.map(|mut response| {
-            if let Some(mask) = mask {
-                response.extensions_mut().insert(mask);
-            }
-            response
-        });
+        let answer = client.request(request).await;
+        let answer = answer.map(|answer| Mask::lay_over(mask, answer));
         answer.map_err(|error| {
             let mut words = None;
             // Whatever is not known to have gone nowhere may have arrived.

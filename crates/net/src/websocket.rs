@@ -197,11 +197,8 @@ async fn handshake(
         .parse()
         .map_err(|e| UpstreamError(format!("the request cannot be written: {e}")))?;
     let mask = request.extensions().get::<Mask>().cloned();
-    let mut response = sender.send_request(request).await.map_err(wrong)?;
-    if let Some(mask) = mask {
-        mask.headers(response.headers_mut());
-        response.extensions_mut().insert(mask);
-    }
+    let response = sender.send_request(request).await.map_err(wrong)?;
+    let response = Mask::lay_over(mask, response);
     let packed = match deflate::agreed(response.headers()) {
         Ok(packed) if compression || packed.is_none() => packed,
         Ok(_) => {
