@@ -6,7 +6,7 @@ use clap::Args;
 use crate::cli::{Which, print, show};
 use crate::control::{self, Ask};
 use crate::exit::{Failure, Outcome, Status};
-use crate::report::{Fate, Report};
+use crate::report::{Fate, Item, Report};
 use crate::wiring;
 
 /// Decide holds.
@@ -65,15 +65,14 @@ impl Decide {
         let after = Report::read(&dir)?;
         let mut text = String::new();
         let mut status = Status::Success;
+        let fate_before = |item: &Item| {
+            let known = before.items.iter().find(|b| b.event == item.event);
+            known.map(|known| known.fate)
+        };
         // What was named, and what went along with it.
         let mut named = holds.clone();
         for item in &after.items {
-            let fate = before
-                .items
-                .iter()
-                .find(|b| b.event == item.event)
-                .map(|b| b.fate);
-            if let (Some(Fate::Held), Some(hold)) = (fate, &item.hold)
+            if let (Some(Fate::Held), Some(hold)) = (fate_before(item), &item.hold)
                 && item.fate != Fate::Held
                 && !named.contains(hold)
             {
@@ -91,8 +90,7 @@ impl Decide {
             else {
                 continue;
             };
-            let known = before.items.iter().find(|b| b.event == item.event);
-            let already = match known.map(|known| known.fate) {
+            let already = match fate_before(item) {
                 Some(Fate::Held) | None => "",
                 Some(_) => "already ",
             };
