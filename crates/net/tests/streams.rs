@@ -246,16 +246,20 @@ fn upstream_certificates_are_verified() {
     );
 }
 
+fn credential(value: &str) -> Credential {
+    Credential {
+        placeholder: "KAIROS_PLACEHOLDER".into(),
+        value: value.into(),
+        hosts: vec![HostPattern("good.example".into())],
+    }
+}
+
 #[test]
 fn credentials_are_put_in_at_the_boundary() {
     let origin = Origin::clear();
     let world = World::with(policy(), |config| {
         config.upstreams.push(upstream(origin.http_base()));
-        config.credentials.push(Credential {
-            placeholder: "KAIROS_PLACEHOLDER".into(),
-            value: "the-real-one".into(),
-            hosts: vec![HostPattern("good.example".into())],
-        });
+        config.credentials.push(credential("the-real-one"));
     });
     world.curl(&[
         "-H",
@@ -293,11 +297,7 @@ fn a_credential_that_comes_back_is_stars() {
     let origin = Origin::clear();
     let world = World::with(policy(), |config| {
         config.upstreams.push(upstream(origin.http_base()));
-        config.credentials.push(Credential {
-            placeholder: "KAIROS_PLACEHOLDER".into(),
-            value: "the real/one".into(),
-            hosts: vec![HostPattern("good.example".into())],
-        });
+        config.credentials.push(credential("the real/one"));
     });
     for version in ["--http1.1", "--http2"] {
         for given in [
@@ -340,11 +340,7 @@ fn a_credential_that_comes_back_is_stars() {
 #[test]
 fn a_credential_does_not_travel_in_the_clear() {
     let world = World::with(policy(), |config| {
-        config.credentials.push(Credential {
-            placeholder: "KAIROS_PLACEHOLDER".into(),
-            value: "the-real-one".into(),
-            hosts: vec![HostPattern("good.example".into())],
-        });
+        config.credentials.push(credential("the-real-one"));
     });
     let got = world.curl(&["-u", "me:KAIROS_PLACEHOLDER", "http://good.example/"]);
     assert_eq!(got.status, 502, "{got:?}");

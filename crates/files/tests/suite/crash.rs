@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::world::{Disk, World, run, snapshot, stopped_after};
+use crate::world::{Disk, World, run, slow, snapshot, stopped_after};
 use files::{CommitError, Options};
 
 fn fill(base: &Path) {
@@ -39,10 +39,7 @@ fn change(inside: &Path) {
 }
 
 fn stopping(after: usize, count: Arc<AtomicUsize>) -> Options {
-    let options = Options {
-        quiet: std::time::Duration::from_secs(1000),
-        ..Options::default()
-    };
+    let options = slow();
     stopped_after(after, count, options)
 }
 

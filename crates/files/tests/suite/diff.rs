@@ -2,10 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot};
-use files::Options;
+use crate::world::{Disk, World, run, slow, snapshot};
 
 #[test]
 fn git_applies_it() {
@@ -29,11 +27,7 @@ fn git_applies_it() {
     fs::write(base.join("binary"), b"\0old").unwrap();
     fs::write(base.join("latin"), b"caf\xe9\r\n\x1b[31mred\rline\n").unwrap();
     std::os::unix::fs::symlink("modified", base.join("link")).unwrap();
-    let options = Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    };
-    let world = World::on(disk, options);
+    let world = World::on(disk, slow());
     let inside = world.inside();
     fs::write(inside.join("modified"), format!("changed\n{long}end\n")).unwrap();
     fs::remove_file(inside.join("deleted")).unwrap();
@@ -108,10 +102,7 @@ fn what_is_no_text_and_what_the_owner_changed_is_said() {
             fs::write(disk.base().join("both"), "old\n").unwrap();
             disk
         },
-        Options {
-            quiet: Duration::from_secs(1000),
-            ..Options::default()
-        },
+        slow(),
     );
     fs::write(world.inside().join("binary"), b"\0new1").unwrap();
     fs::write(world.inside().join("both"), "the agent's\n").unwrap();
@@ -143,11 +134,7 @@ fn attributes_are_said_and_git_applies_the_rest() {
         &disk.base(),
         "python3 -c \"import os; os.setxattr('gone', 'user.k', b'old')\"",
     );
-    let options = Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    };
-    let world = World::on(disk, options);
+    let world = World::on(disk, slow());
     // What `setfacl -m u:65534:rw,m::rw list` does.
     run(
         &world.inside(),

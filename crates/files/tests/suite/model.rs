@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::world::{Disk, World, scratch, snapshot};
+use crate::world::{Disk, World, scratch, slow, snapshot};
 use files::{CommitError, Options, Reads};
 use proptest::prelude::*;
 
@@ -413,7 +413,7 @@ proptest! {
             let go = count.fetch_add(1, Ordering::SeqCst) < last_step;
             if go { Ok(()) } else { Err(CommitError::Stopped(step)) }
         };
-        let slow = || Options { quiet: Duration::from_secs(1000), reads, durable, ..Options::default() };
+        let slow = || Options { reads, durable, ..slow() };
         let crashing = Options { steps: Some(Arc::new(steps)), ..slow() };
         let world = World::on(Arc::clone(&disk), crashing);
         let _ = snapshot(&world.inside());
@@ -448,11 +448,8 @@ fn two_names_are_changed_again_after_a_settlement() {
     for _ in 0..20 {
         let disk = Disk::new();
         fill(&disk.base());
-        let slow = Options {
-            quiet: Duration::from_secs(1000),
-            ..Options::default()
-        };
-        let world = World::on(disk, slow);
+        let world = World::on(disk, slow());
+        let _ = snapshot(&world.inside());
         let mut actor = Actor::new(&world.inside());
         for op in [
             Op::Truncate(4, 6911),
@@ -475,33 +472,40 @@ fn two_names_are_changed_again_after_a_settlement() {
     }
 }
 
+/// What is done inside and in a plain directory, and decided where it says so and at last, is the same everywhere.
+fn decided_where_it_says_so(ops: &[Op]) {
+    let disk = Disk::new();
+    fill(&disk.base());
+    // An agent that is faster than the decision is in docs/files.md.
+    let world = World::on(disk, slow());
+    let plain = scratch();
+    fill(plain.path());
+    let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
+    for op in ops {
+        if matches!(op, Op::Settle) {
+            world.settle();
+        }
+        assert_eq!(ours.act(op), theirs.act(op), "{op:?} of {ops:?}");
+    }
+    drop((ours, theirs));
+    assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
+    world.settle();
+    assert_eq!(world.failed(), Vec::<String>::new(), "{ops:?}");
+    assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
+    assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "{ops:?}");
+}
+
 /// What this commit did itself to one name of a file is no change of the owner's when another name of it
 /// is put in its place.
 #[test]
 fn a_name_moves_whose_file_gets_another_time_under_another_name() {
-    for exchanged in [(1, 4), (4, 1)] {
+    for (one, other) in [(1, 4), (4, 1)] {
         for at in [1, 4] {
-            let disk = Disk::new();
-            fill(&disk.base());
-            let slow = Options {
-                quiet: Duration::from_secs(1000),
-                ..Options::default()
-            };
-            let world = World::on(disk, slow);
-            let plain = scratch();
-            fill(plain.path());
-            let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
-            for op in [
-                Op::Exchange(exchanged.0, exchanged.1),
+            decided_where_it_says_so(&[
+                Op::Exchange(one, other),
                 Op::Times(at, 0),
                 Op::Chmod(at, 0o600),
-            ] {
-                assert_eq!(ours.act(&op), theirs.act(&op));
-            }
-            drop((ours, theirs));
-            world.settle();
-            assert_eq!(world.failed(), Vec::<String>::new());
-            assert_eq!(snapshot(&world.base()), snapshot(plain.path()));
+            ]);
         }
     }
 }
@@ -509,50 +513,24 @@ fn a_name_moves_whose_file_gets_another_time_under_another_name() {
 /// A name that nobody has looked at is another name of what is changed under a first one, whatever becomes of that.
 #[test]
 fn names_that_nobody_has_looked_at_change_too() {
-    let sequences = [
-        vec![Op::Times(4, 4), Op::Settle, Op::Remove(4)],
-        vec![Op::Times(4, 4), Op::Remove(4)],
-        vec![Op::Link(4, 0), Op::Write(0, 0, 0), Op::Settle],
-        vec![Op::Append(1, 7), Op::Settle, Op::Append(1, 8)],
-        vec![Op::Rename(4, 0), Op::Append(0, 7), Op::Settle],
-        vec![Op::Rename(3, 8), Op::Append(9, 7), Op::Settle],
-        vec![Op::Rename(12, 0), Op::Append(1, 7), Op::Settle],
-        vec![Op::Chmod(1, 0o600), Op::Settle, Op::Rename(1, 0)],
-        vec![Op::Attribute(1, 1), Op::Settle],
-        vec![Op::Remove(1), Op::Write(1, 3, 3), Op::Settle],
-        vec![
+    for ops in [
+        &[Op::Times(4, 4), Op::Settle, Op::Remove(4)][..],
+        &[Op::Times(4, 4), Op::Remove(4)],
+        &[Op::Link(4, 0), Op::Write(0, 0, 0), Op::Settle],
+        &[Op::Append(1, 7), Op::Settle, Op::Append(1, 8)],
+        &[Op::Rename(4, 0), Op::Append(0, 7), Op::Settle],
+        &[Op::Rename(3, 8), Op::Append(9, 7), Op::Settle],
+        &[Op::Rename(12, 0), Op::Append(1, 7), Op::Settle],
+        &[Op::Chmod(1, 0o600), Op::Settle, Op::Rename(1, 0)],
+        &[Op::Attribute(1, 1), Op::Settle],
+        &[Op::Remove(1), Op::Write(1, 3, 3), Op::Settle],
+        &[
             Op::Exchange(1, 4),
             Op::Append(1, 1),
             Op::Settle,
             Op::Append(4, 1),
         ],
-    ];
-    for ops in sequences {
-        let disk = Disk::new();
-        fill(&disk.base());
-        // Nothing is decided but where it says so: an agent that is faster than that is in docs/files.md.
-        let quiet = Duration::from_secs(1000);
-        let world = World::on(
-            disk,
-            Options {
-                quiet,
-                ..Options::default()
-            },
-        );
-        let plain = scratch();
-        fill(plain.path());
-        let (mut ours, mut theirs) = (Actor::new(&world.inside()), Actor::new(plain.path()));
-        for op in &ops {
-            if matches!(op, Op::Settle) {
-                world.settle();
-            }
-            assert_eq!(ours.act(op), theirs.act(op), "{op:?} of {ops:?}");
-        }
-        drop((ours, theirs));
-        assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
-        world.settle();
-        assert_eq!(world.failed(), Vec::<String>::new(), "{ops:?}");
-        assert_eq!(snapshot(&world.inside()), snapshot(plain.path()), "{ops:?}");
-        assert_eq!(snapshot(&world.base()), snapshot(plain.path()), "{ops:?}");
+    ] {
+        decided_where_it_says_so(ops);
     }
 }

@@ -6,10 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot, stopped_after};
-use files::{Choice, Options};
+use crate::world::{Disk, World, run, slow, snapshot, stopped_after};
+use files::Choice;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// Runs it in a thread for which modes count, as they do for anybody but root.
@@ -48,13 +47,6 @@ fn change(inside: &Path) {
          echo z >> ro/y; chmod 755 ro/sub; echo n > ro/sub/n; chmod 555 ro/sub; \
          chmod 700 gone; rm -r gone; mkdir dark; echo d > dark/f; chmod 111 dark",
     );
-}
-
-fn slow() -> Options {
-    Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    }
 }
 
 /// Everything, also what may not be listed.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot};
+use crate::world::{Disk, World, run, slow, snapshot};
 use files::{CommitError, Options};
 
 /// With something that happens once, at the first step of a name.
@@ -26,13 +26,6 @@ fn stepwise(
     Options {
         steps: Some(Arc::new(steps)),
         ..slow()
-    }
-}
-
-fn slow() -> Options {
-    Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
     }
 }
 

@@ -5,9 +5,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot};
+use crate::world::{Disk, World, run, slow, snapshot};
 use files::{Choice, Options};
 
 /// A file system of a given size, in memory.
@@ -83,11 +82,7 @@ fn a_workspace_on_a_full_disk_keeps_what_it_has_and_takes_the_rest_later() {
     drop(world);
     small.remount("size=64m");
     // Nothing is decided beside what is chosen here.
-    let slow = Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    };
-    let world = World::on(Arc::clone(&disk), slow);
+    let world = World::on(Arc::clone(&disk), slow());
     let left = world.trees.conflicts();
     let paths: Vec<(&str, &str)> = left.iter().map(|c| (&*c.path, c.owner)).collect();
     assert_eq!(paths, [("changed", "left"), ("new", "left")]);
@@ -110,11 +105,7 @@ fn a_full_state_disk_is_told_to_the_program_that_fills_it() {
     fill(&disk.base());
     let small = Small::on(&disk.session, "size=4m");
     // Nothing is decided meanwhile: a session whose log cannot be written stops.
-    let slow = Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    };
-    let world = World::on(Arc::clone(&disk), slow);
+    let world = World::on(Arc::clone(&disk), slow());
     let inside = world.inside();
     let full = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     let mut large = fs::File::create(inside.join("large")).unwrap();

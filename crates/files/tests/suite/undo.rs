@@ -6,9 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use crate::world::{Disk, World, run, snapshot, stopped_after};
+use crate::world::{Disk, World, run, slow, snapshot, stopped_after};
 use files::{Choice, CommitError, Merge, Options, Undone};
 
 fn fill(base: &Path) {
@@ -53,13 +52,6 @@ fn details(base: &Path) -> String {
         "stat -c '%n %Y' modify delete mode to-dir dir/moved dir/sub/x link dir/sub; \
          python3 -c \"import os; print([(f, os.listxattr(f), os.getxattr(f, 'user.k') if os.listxattr(f) else '') for f in ('modify', 'mode')])\"",
     )
-}
-
-fn slow() -> Options {
-    Options {
-        quiet: Duration::from_secs(1000),
-        ..Options::default()
-    }
 }
 
 fn kept(undone: &[Undone]) -> Vec<String> {

@@ -20,6 +20,14 @@ use monitor::session::{Parts, SystemChance};
 use monitor::{Happening, Session};
 use store::{Blobs, Log, Record, SessionDir};
 
+/// Nothing is decided until a test says so.
+pub fn slow() -> Options {
+    Options {
+        quiet: Duration::from_secs(1000),
+        ..Options::default()
+    }
+}
+
 /// Everything of one test. Fields are dropped in order: the mount goes before its directories.
 pub struct World {
     pub mount: Mount,
